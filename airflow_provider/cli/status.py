@@ -41,7 +41,7 @@ from airflow_provider.reports.group_warnings import group_warnings
 from airflow_provider.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.spans import span
-from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
+from airflow_provider.reports.worker_words import known_workers, lost_in_words, waiting_for, worker_in_words
 from airflow_provider.topics.errors import NoTopicError, TopicError
 
 _STYLES = {
@@ -162,7 +162,7 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int, lost: fro
     learning = learners(status)
     of_owner, of_learner = by_owner(learning), by_learner(learning)
     for name in known_workers(status):
-        state = "lost" if name in lost else worker_in_words(name, status)
+        state = lost_in_words(status.workers.get(name)) if name in lost else worker_in_words(name, status)
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""

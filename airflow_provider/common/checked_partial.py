@@ -51,17 +51,11 @@ class CheckedPartial(OperatorPartial):
         fields = self.operator_class.template_fields
         if any(_is_later(value) and name not in fields for name, value in given.items()):
             return
-        known = {name: _LATER if _is_later(value) else value for name, value in given.items()}
+        known: dict[str, Any] = {name: _LATER if _is_later(value) else value for name, value in given.items()}
         dag = DAG("parameters", schedule=None, auto_register=False)
+        known |= {"task_id": "checked", "dag": dag, "task_group": dag.task_group, "default_args": self._default_args()}
         try:
-            self.operator_class(
-                task_id="checked",
-                dag=dag,
-                task_group=dag.task_group,
-                default_args=self._default_args(),
-                _airflow_from_mapped=True,
-                **known,
-            )
+            self.operator_class(**known, _airflow_from_mapped=True)
         except AirflowFailException as wrong:
             raise ValueError(f"task {self.kwargs['task_id']!r}: {wrong}") from wrong
 

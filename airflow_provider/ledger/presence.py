@@ -12,6 +12,9 @@ from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.records.times import time_in_words
 
+WAITS_FOR_PROCESS: Final = "waits for Airflow to start its process"
+WAITS_FOR_TRIGGERER: Final = "waits for a triggerer of Airflow"
+
 _JOINS_WITHIN_MS: Final = 60_000
 """How long a worker counts as joining: it may have ended before it could."""
 
@@ -53,6 +56,11 @@ def has_said_that_it_leaves(status: StatusSnapshot, worker: WorkerId, process: s
 def is_same_process(one: str, other: str) -> bool:
     """Whether both name the same process (:attr:`~.records.WorkerStatus.process`), with whatever JVM."""
     return one.split("/")[:4] == other.split("/")[:4]
+
+
+def waits_for_airflow(said: WorkerStatus) -> str:
+    """For what this worker waits since its membership was handed over, and since when; empty: for nothing."""
+    return said.condition if said.condition.startswith((WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER)) else ""
 
 
 def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.ledger.presence import stands_back
+from airflow_provider.ledger.presence import stands_back, waits_for_airflow
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
@@ -27,7 +27,15 @@ def worker_in_words(name: WorkerId, status: StatusSnapshot) -> str | None:
         return "joining"
     if not waiting_for(name, status):
         return None
-    return _left(worker) if worker and worker.left else "lost"
+    return _left(worker) if worker and worker.left else lost_in_words(worker)
+
+
+def lost_in_words(last: WorkerStatus | None) -> str:
+    """The state of a worker that is not in the group, and has not said that it leaves.
+
+    :param last: its last record
+    """
+    return (waits_for_airflow(last) if last else "") or "lost"
 
 
 def _left(worker: WorkerStatus) -> str:

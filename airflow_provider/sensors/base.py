@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
     from airflow_provider.triggers.conditions import Answer, Condition
 
+_RETRIES: Final = max(3, conf.getint("core", "default_task_retries", fallback=0))
+"""What a sensor finds fails it without retries. They are for what Airflow does to it: its scheduler may take a task that
+is resumed for one that was killed, and fail it (:mod:`airflow_provider.common.resuming`).
+"""
+
+_RETRY_DELAY: Final = timedelta(seconds=10)
+
 _NOBODY: Final = "no job was submitted, and no worker has started"
 
 
@@ -40,6 +47,7 @@ class SparkGroupSensor(GroupTask, BaseSensorOperator):
     :param kafka_conn_id: a connection of type ``kafka``
     :param deferrable: wait in the triggerer, which follows the topics and does not poll; otherwise the sensor reads
         them every ``poke_interval``
+    :param retries: none is used for what the sensor finds, so they cost nothing
     """
 
     operator_extra_links = (SparkGroupLink(),)
@@ -52,9 +60,11 @@ class SparkGroupSensor(GroupTask, BaseSensorOperator):
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poke_interval: timedelta | float = 10,
+        retries: int | None = _RETRIES,
+        retry_delay: timedelta | float = _RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
-        super().__init__(poke_interval=poke_interval, **kwargs)
+        super().__init__(poke_interval=poke_interval, retries=retries, retry_delay=retry_delay, **kwargs)
         self.group = group
         self.kafka_conn_id = kafka_conn_id
         self.deferrable = deferrable

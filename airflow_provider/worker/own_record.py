@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.presence import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER
 from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Tasks
 from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
+from airflow_provider.records.times import time_in_words
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.settings import WorkerSettings
+
+_STARTS_WITHIN_MS: Final = 10_000
+"""How much longer than a session its tasks wait for a process that Airflow has not started."""
 
 
 class OwnRecord:
@@ -108,9 +114,18 @@ class OwnRecord:
             self.say_again()
 
     def say_that_it_is_handed_over(self) -> None:
-        """Remove the member id from the record: this process ends, and nobody may take the membership for gone."""
-        if self.phase is not WorkerPhase.DEFERRED:
-            self._note(replace(self._status(), member_id=UNKNOWN_MEMBER_ID))
+        """Say for whom the membership waits now: Airflow may not start it, as a pool is full, or a DAG paused.
+
+        If a task's process ends, the record has no member id, so that nobody takes the membership for gone. If there is
+        work for a process, and none is started while the session lasts, the work soon goes to others.
+        """
+        since = f"(since {time_in_words(wall_ms())})"
+        if self.phase is WorkerPhase.DEFERRED:
+            self.absence = replace(self.absence, returns_ms=_STARTS_WITHIN_MS)
+            self._note(replace(self._status(), condition=f"{WAITS_FOR_PROCESS} {since}"))
+        else:
+            waiting = f"{WAITS_FOR_TRIGGERER} {since}"
+            self._note(replace(self._status(), member_id=UNKNOWN_MEMBER_ID, condition=waiting))
 
     def _say_once(self) -> None:
         if not self._soon:

@@ -303,7 +303,8 @@ class Worker:
                 idle_since_ms=self.reasons.waits_since_ms,
                 asked_since_ms=self._leave_request.asked_since_ms,
             )
-            self._record.say_that_it_is_handed_over()
+            if not self._handing_over:  # otherwise this process goes on with it
+                self._record.say_that_it_is_handed_over()
             return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())
         if ending.stands_back:
             self._record.say(WorkerPhase.LEFT)

@@ -61,7 +61,8 @@ class TestMapped:
             SparkJobOperator.partial(**JOB).expand_kwargs([{"job": "a"}, {"job": "b", "max_tasks": 0}])
 
     def test_right_values_make_one_mapped_task_and_nothing_else(self, dag: DAG) -> None:
-        with dag, TaskGroup("inner", default_args={"group": "g"}):
+        defaults: Any = {"group": "g"}
+        with dag, TaskGroup("inner", default_args=defaults):
             mapped = SparkJobOperator.partial(task_id="s", entry_point="m:J").expand(job=["a", "b"])
         assert sorted(dag.task_dict) == [mapped.task_id] == ["inner.s"]
 

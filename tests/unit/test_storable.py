@@ -69,7 +69,7 @@ def test_two_thousand_values_of_job_code_are_stored_by_airflows_own_columns() ->
         "asset_extra": AssetEvent.extra,
         "audit_extra": Log.extra,
     }
-    columns = [Column(name, column.type) for name, column in of_airflow.items()]  # type: ignore[attr-defined]
+    columns = [Column(name, column.type) for name, column in of_airflow.items()]
     table = Table("stored", MetaData(), Column("seed", Integer, primary_key=True), *columns)
     engine = create_engine("sqlite://")
     table.create(engine)

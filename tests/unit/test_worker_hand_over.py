@@ -121,6 +121,9 @@ async def test_a_standby_holds_the_membership_until_there_is_something_to_run() 
     assert outcome.ending is Ending.HANDED_OVER
     assert outcome.saved is not None
     assert outcome.saved["member"]["owned"] == [["a", 0]]
+    said = life.topics.status.workers[life.worker.settings.member.worker]
+    assert said.condition.startswith("waits for Airflow to start its process (since "), "its pool may be full"
+    assert said.returns_ms == 10_000, "when its session is over, its tasks soon go to workers that run"
 
 
 async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_for() -> None:
