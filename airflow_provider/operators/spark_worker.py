@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
-from airflow_provider.common.claims import is_of
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
@@ -50,6 +49,7 @@ from airflow_provider.protocol.model import ConnectProtocol
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.records import WorkerPhase
 from airflow_provider.spark_connect.server import is_connect
+from airflow_provider.triggers.claims import is_of
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import WORK_IS_OVER, Ending
 from airflow_provider.worker.equipment import (

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from airflow_provider.triggers.conditions import Answer, Condition
 
 _RETRIES: Final = max(3, conf.getint("core", "default_task_retries", fallback=0))
-"""What a sensor finds fails it without retries. They are for what Airflow does to it: its scheduler may take a task that
-is resumed for one that was killed, and fail it (:mod:`airflow_provider.common.resuming`).
+"""What a sensor finds fails it without retries. They are for what Airflow does to it: its scheduler may take a task
+that is resumed for one that was killed, and fail it (:mod:`airflow_provider.triggers.resuming`).
 """
 
 _RETRY_DELAY: Final = timedelta(seconds=10)

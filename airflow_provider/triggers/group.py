@@ -14,13 +14,13 @@ from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.links import group_link
 from airflow_provider.common.patience import patiently
-from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.storable import storable, storing_failures
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.topics.errors import LastingError
 from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
+from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.watching import answer_to
 

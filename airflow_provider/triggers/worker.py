@@ -15,12 +15,10 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_provider.common.airflow_names import conf
 from airflow_provider.common.airflow_stats import of_process
-from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import observer_of
 from airflow_provider.common.patience import patiently
-from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.storable import storable, storable_state, storing_failures
 from airflow_provider.common.task_instance import OVER, push_xcom, state_of, why_ended
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
@@ -29,7 +27,9 @@ from airflow_provider.protocol.model import Epoch
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.reports.standing import group_so_far
+from airflow_provider.triggers.claims import Claim, claim_of, is_of
 from airflow_provider.triggers.connections import Connection, connection_of
+from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending

@@ -24,22 +24,22 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignors.model import LeaveReason, Memory
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred
-from airflow_provider.common import patience, resuming
-from airflow_provider.common.airflow_names import AirflowFailException
+from airflow_provider.common import patience
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.group import shared
 from airflow_provider.hands.standby import Standby
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import TaskState
-from airflow_provider.topics.errors import BrokerAwayError, RefusedError
+from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.triggers import resuming
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
-from airflow_provider.triggers.group import GroupTrigger, check_not_given_up
+from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.narrator import narrated
@@ -168,35 +168,6 @@ class TestGroupTrigger:
         trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
         assert len(await asyncio.wait_for(events_of(trigger), DEADLINE_S)) == 1
         assert caplog.text.count("no broker answered") == 1, "told once, not at each try"
-
-    async def test_what_lasts_is_told_to_the_task_which_then_fails_without_retries(
-        self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def watched_topics(_settings: KafkaSettings, _group: str) -> Any:
-            raise RefusedError("broker:9092", "SASL authentication failed", "check sasl.password")
-
-        monkeypatch.setattr(shared, "watched_topics", watched_topics)
-        trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
-        (event,) = await asyncio.wait_for(events_of(trigger), DEADLINE_S)
-        with pytest.raises(AirflowFailException, match=r"SASL authentication failed; check sasl\.password"):
-            check_not_given_up(event.payload)
-
-    async def test_a_connection_that_is_gone_when_a_triggerer_starts_is_waited_for(
-        self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        answers: list[Exception | KafkaSettings] = [SettingsError("c", "", "is not defined")] * 2
-
-        async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
-            answer = answers.pop() if answers else SETTINGS
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
-        triggerer.topics.now(status=group_snapshot(3))
-        trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
-        assert len(await asyncio.wait_for(events_of(trigger), DEADLINE_S)) == 1
-        assert caplog.text.count("Waiting until connection 'c' can be used: connection 'c': is not defined") == 1
 
 
 class TestWorkerTrigger:

@@ -27,7 +27,7 @@ def test_it_is_shown_as_waiting_in_the_group_and_when_its_session_is_over(waits:
     there = StatusSnapshot(group=group_record(3), workers={W1: said})
     assert worker_in_words(W1, there) == f"{phase.value}, {waits} {SINCE}"
     lost = {W1: frozenset({TaskId("job", 0)})}
-    gone = group_record(4, members={}, assignment={}, memory=Memory(assignment=lost, ends_ms=9_000))
+    gone = group_record(4, members={}, assignment={}, memory=Memory(assignment=lost, deadline_ms=9_000))
     assert worker_in_words(W1, replace(there, group=gone)) == f"{waits} {SINCE}", "it is not lost"
 
 
