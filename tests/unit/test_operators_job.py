@@ -17,7 +17,7 @@ from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskKind, TaskState
-from airflow_provider.topics.errors import TopicTimeoutError
+from airflow_provider.topics.errors import BrokerAwayError, TopicTimeoutError
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 
@@ -155,6 +155,29 @@ class TestJobOperator:
     def test_what_is_wrong_is_refused_when_the_dag_is_parsed(self, parameters: Any, parameter: str) -> None:
         with pytest.raises(ValueError, match=f"^{parameter}: "):
             job_operator(**parameters)
+
+    def test_a_broker_that_goes_away_after_the_submission_is_waited_for_in_the_triggerer(
+        self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def away(_hook: SparkGroupHook, _group: str, _read: object) -> None:
+            raise BrokerAwayError("broker:9092", "reading", "refused")
+
+        monkeypatch.setattr(SparkGroupHook, "look", away)
+        with pytest.raises(TaskDeferred):
+            job_operator(wait_for_completion=True, deferrable=True).execute(context())
+
+    def test_a_wait_in_a_group_without_workers_says_so(
+        self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(TaskDeferred):
+            job_operator(wait_for_completion=True, deferrable=True).execute(context())
+        assert "Group g has no workers, so job job waits: no worker has joined yet. If its workers come after" in (
+            capsys.readouterr().out
+        )
+
+    def test_a_timeout_without_a_wait_is_told(self, group: FakeGroup, capsys: pytest.CaptureFixture[str]) -> None:
+        job_operator(timeout=5).execute(context())
+        assert "timeout: only limits a wait" in capsys.readouterr().out
 
     def test_what_a_template_made_wrong_is_refused_when_the_task_runs(self, group: FakeGroup) -> None:
         with DAG("d"):

@@ -12,11 +12,13 @@ from operator_bench import NO_LINK, SETTINGS
 from test_tries import EQUIPMENT
 from trigger_bench import SPEC, STORY
 
+from airflow_provider.common import patience
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
+from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.exit_requests import ExitRequests
@@ -52,3 +54,31 @@ def test_it_goes_on_in_its_process_with_what_came_while_that_let_go_of_its_spark
     result = WorkerRun(SPEC, EQUIPMENT, SETTINGS, STORY, None, Tries(again=True, wait_ms=5_000), NO_LINK).run()
     assert ran_with == [None, {"n": 1}]
     assert result.outcome.saved == {"n": 2}
+
+
+def test_a_broker_that_is_away_when_it_starts_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = [BrokerAwayError("broker:9092", "reading", "refused")] * 2
+
+    class Ran:
+        topics = SimpleNamespace(status=StatusSnapshot())
+        stopped_running = 0
+        first_epoch = epoch = Epoch(1)
+
+        async def run(self, saved: Mapping[str, Any] | None = None) -> Outcome:
+            return handed_over(1)
+
+    @asynccontextmanager
+    async def held(
+        holding: Holding, kafka: KafkaSettings, exit_requests: ExitRequests, *, narrated_epoch: Epoch = Epoch(0)
+    ) -> AsyncIterator[Ran]:
+        if away:
+            raise away.pop()
+        yield Ran()
+
+    monkeypatch.setattr(holding, "held", held)
+    monkeypatch.setattr(patience, "_AGAIN_S", 0.001)
+    result = WorkerRun(SPEC, EQUIPMENT, SETTINGS, STORY, None, Tries(again=True, wait_ms=5_000), NO_LINK).run()
+    assert result.outcome.saved == {"n": 1}
+    assert caplog.text.count("no broker answered") == 1
