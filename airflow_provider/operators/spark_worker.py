@@ -474,7 +474,13 @@ class SparkWorkerOperator(GroupTask):
 
     def _status(self, spec: WorkerSpec) -> StatusSnapshot | None:
         hook, group = SparkGroupHook(self.kafka_conn_id), spec.member.group_id
-        return waited_out(lambda: hook.look(group, lambda _, status: status), f"Worker {spec.member.worker}")
+
+        def look() -> StatusSnapshot | None:
+            if self._killed:
+                raise AirflowException(f"worker {spec.member.worker}: {TOLD_TO_END}")
+            return hook.look(group, lambda _, status: status)
+
+        return waited_out(look, f"Worker {spec.member.worker}")
 
     def _end(self, spec: WorkerSpec, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
         self.log.info("Worker %s: %s at epoch %s", spec.member.worker, ending.value, summary["last_epoch"])

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,12 +25,14 @@ from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.tries import RUNNING, Tries
 from airflow_provider.protocol.model import Epoch
 from airflow_provider.records import WorkerPhase
+from airflow_provider.topics.errors import PassingError, TopicError
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.worker.ending import Outcome
+    from airflow_provider.worker.holding import Held
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +133,15 @@ class WorkerRun:
         self.why_ended = why_ended(state)
         self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(state))
 
+    async def _opened(self, stack: AsyncExitStack, hold: Callable[[], AbstractAsyncContextManager[Held]]) -> Held:
+        """:raises PassingError: if another try may help, and the worker has not been asked to leave meanwhile"""
+        try:
+            return await stack.enter_async_context(hold())
+        except PassingError as away:
+            if self._exit_requests.leaving:
+                raise TopicError(f"{self.why_ended}; before it could leave: {away}") from away
+            raise
+
     async def _work(self) -> RunResult:
         # Imported here, because they import Kafka's clients and PySpark, and DAG files import this module.
         from airflow_provider.hands.in_process import InThisProcess
@@ -149,8 +160,8 @@ class WorkerRun:
         hold = functools.partial(held, holding, self._kafka, self._exit_requests, narrated_epoch=narrated)
         try:
             async with AsyncExitStack() as stack:
-                who = f"Worker {self._spec.member.worker}"
-                worker = await patiently(lambda: stack.enter_async_context(hold()), who)
+                opened = functools.partial(self._opened, stack, hold)
+                worker = await patiently(opened, f"Worker {self._spec.member.worker}")
                 outcome = await worker.run(self._saved)
                 while outcome.came:
                     log.info("There is work again: worker %s continues in this process", self._spec.member.worker)

@@ -18,7 +18,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.topics.errors import BrokerAwayError, TopicError
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.exit_requests import ExitRequests
@@ -82,3 +82,19 @@ def test_a_broker_that_is_away_when_it_starts_is_waited_for(
     result = WorkerRun(SPEC, EQUIPMENT, SETTINGS, STORY, None, Tries(again=True, wait_ms=5_000), NO_LINK).run()
     assert result.outcome.saved == {"n": 1}
     assert caplog.text.count("no broker answered") == 1
+
+
+def test_who_waits_for_a_broker_and_is_told_to_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = WorkerRun(SPEC, EQUIPMENT, SETTINGS, STORY, None, Tries(again=True, wait_ms=5_000), NO_LINK)
+
+    @asynccontextmanager
+    async def held(
+        holding: Holding, kafka: KafkaSettings, exit_requests: ExitRequests, *, narrated_epoch: Epoch = Epoch(0)
+    ) -> AsyncIterator[None]:
+        exit_requests.leave("its process was told to end")
+        raise BrokerAwayError("broker:9092", "reading", "refused")
+        yield
+
+    monkeypatch.setattr(holding, "held", held)
+    with pytest.raises(TopicError, match=r"told to end.*; before it could leave: no broker answered"):
+        run.run()
