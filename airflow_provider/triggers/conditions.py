@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from airflow_provider.common.storable import storable
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import nobody
 from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
@@ -43,7 +44,7 @@ def problem_in_words(group: str, answer: Mapping[str, Any]) -> str:
 
     :param answer: an :class:`Answer` as JSON, with a problem
     """
-    report, told = answer["report"], f"group {group!r}: {answer['problem']}"
+    report, told = answer["report"], f"group {group!r}: {storable(answer['problem'])}"
     if report.get("state") != JobState.FAILED.value or "job" not in report:
         return told
     retry = shlex.join(["cospark", "jobs", "retry", group, report["job"]])

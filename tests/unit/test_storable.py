@@ -177,8 +177,9 @@ def test_who_waits_for_a_job_that_fails_leaves_a_report_that_can_be_stored(
     failed_job(FakeGroup(monkeypatch))
     pushed = context()
     sensor = JobSensor(task_id="t", group="g", job="job", run_key=None, deferrable=deferrable)
-    with pytest.raises(AirflowException):
+    with pytest.raises(AirflowException) as failed:
         sensor.execute(pushed)
+    assert stored(str(failed.value)) == str(failed.value), "and so can its error be logged"
     report = pushed["ti"].pushed["return_value"]
     assert stored(report) == report
 
