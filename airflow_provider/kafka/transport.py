@@ -15,6 +15,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.connections import Address, Connections, Owner
 from airflow_provider.kafka.wire.inspection import DescribeGroups, ListGroups
 from airflow_provider.kafka.wire.messages import (
+    CommittedOffset,
     FindCoordinatorResponse,
     GroupDescription,
     JoinRequest,
@@ -24,6 +25,7 @@ from airflow_provider.kafka.wire.messages import (
     SyncRequest,
     SyncResponse,
 )
+from airflow_provider.kafka.wire.offsets import OffsetCommit, OffsetFetch
 from airflow_provider.kafka.wire.requests import FindCoordinator, Heartbeat, LeaveGroup
 from airflow_provider.kafka.wire.rounds import JoinGroup, SyncGroup
 from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
@@ -139,6 +141,15 @@ class GroupTransport:
         error = next((answer.error for answer in answers if answer.error), KafkaErrorCode.NONE)
         groups = sorted((group for answer in answers for group in answer.groups), key=lambda group: group.group_id)
         return ListGroupsResponse(error=error, groups=tuple(groups))
+
+    async def committed(self, coordinator: NodeId, group_id: str, topic: str) -> CommittedOffset:
+        """The offset that a consumer group has committed for a topic of one partition."""
+        return OffsetFetch.read(await self._connections.ask(coordinator, OffsetFetch(group_id, topic)))
+
+    async def commit(self, coordinator: NodeId, group_id: str, topic: str, offset: int) -> CommittedOffset:
+        """Commit an offset of a topic of one partition for a consumer group that has no members."""
+        request = OffsetCommit(group_id, topic, offset)
+        return request.read(await self._connections.ask(coordinator, request))
 
     async def aclose(self) -> None:
         """Close all connections. Unanswered requests fail."""

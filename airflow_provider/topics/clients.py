@@ -8,7 +8,6 @@ import threading
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.admin import TopicAdmin
-from airflow_provider.topics.bookmarks import Bookmarks
 from airflow_provider.topics.event_feed import EventFeed
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.outage import Outage
@@ -27,7 +26,6 @@ class Clients:
         self._config = config
         self._lock = threading.Lock()
         self._writer: TopicWriter | None = None
-        self._bookmarks: Bookmarks | None = None
         self._feeds: dict[str, GroupFeed] = {}
         self._users: dict[str, int] = {}
 
@@ -38,14 +36,6 @@ class Clients:
             if self._writer is None:
                 self._writer = TopicWriter(self._config, self.outage)
             return self._writer
-
-    @property
-    def bookmarks(self) -> Bookmarks:
-        """The bookmarks. They are made when first needed, because few users need them."""
-        with self._lock:
-            if self._bookmarks is None:
-                self._bookmarks = Bookmarks(self._config)
-            return self._bookmarks
 
     def warm_up(self) -> None:
         """Make the writer, so that it connects in the meantime."""

@@ -16,7 +16,6 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.records import TopicNames
 from airflow_provider.topics import clients
-from airflow_provider.topics.bookmarks import Bookmarks
 from airflow_provider.topics.errors import (
     BrokerAwayError,
     NoTopicError,
@@ -152,11 +151,6 @@ class FollowedTopics:
             return 0
         except TopicRightsError as refused:  # name the right to read, which the caller will need
             raise TopicRightsError(self.names.events, Operation.READ.value, refused.principal) from refused
-
-    @property
-    def bookmarks(self) -> Bookmarks:
-        """How far asset watchers have been told of events."""
-        return self._open().bookmarks
 
     @property
     def unread(self) -> Mapping[str, tuple[int, int]]:

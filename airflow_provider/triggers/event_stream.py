@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.deadlines import DeadlineError, wait_at_most
-from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.ledger.group_events import EventKind, GroupEvent
+from airflow_provider.records import TopicNames
 from airflow_provider.topics.errors import TopicError
+from airflow_provider.triggers.bookmarks import Bookmark
 from airflow_provider.triggers.connections import Connection, connection_of, with_its_settings
 
 if TYPE_CHECKING:
     from airflow_provider.topics.event_feed import EventFeed, Told
-    from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class EventStream:
         self._renewals = 0
         self._marked = -1
         self._marked_at = 0.0
-        self._topics: GroupTopics | None = None
+        self._bookmark: Bookmark | None = None
         self._reachable = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._problem = ""
@@ -145,7 +146,7 @@ class EventStream:
         while True:
             try:
                 await with_its_settings(connection, self.follow)
-            except TopicError as problem:
+            except (TopicError, SettingsError) as problem:
                 if str(problem) != self._problem:
                     self._problem = str(problem)
                     log.warning("%s is interrupted: %s; trying again", self, problem)
@@ -160,45 +161,48 @@ class EventStream:
 
         :raises TopicError: if the topic or the bookmark can't be read
         """
-        from airflow_provider.group.shared import watched_topics
+        from airflow_provider.group.shared import shared_transport, watched_topics
         from airflow_provider.topics.rights import TOLD_OF_EVENTS
 
-        if self._next is None:
-            self._next = await self._begins_at(settings)
-        async with watched_topics(settings, self._watched.group, TOLD_OF_EVENTS) as topics:
-            feed = topics.follow_events()
-            changed = asyncio.Event()
-            stop = feed.changes.listen(changed.set)
-            self._topics = topics
-            self._renewals = feed.renewals  # each feed has its own count
-            if await topics.end_of_events() < self._next:
-                await self._begin_anew(topics)
-            if self._marked < 0:
-                await topics.bookmarks.put(self._watched.bookmark, topics.names.events, self._next)
-                self._marked = self._next
-            self._reachable.set()
-            try:
-                while True:
-                    changed.clear()
-                    if await self._look(topics, feed):
-                        continue
-                    try:
-                        await wait_at_most(_IDLE_S, changed.wait())
-                    except DeadlineError:
-                        await self._mark_idle()
-            finally:
-                stop()
-                self._reachable.clear()
-                self._topics = None
+        group = self._watched.group
+        async with shared_transport(settings) as transport:
+            bookmark = Bookmark(transport, self._watched.bookmark, TopicNames.of(group).events)
+            if self._next is None:
+                self._next = await self._begins_at(settings, bookmark)
+            async with watched_topics(settings, group, TOLD_OF_EVENTS) as topics:
+                feed = topics.follow_events()
+                changed = asyncio.Event()
+                stop = feed.changes.listen(changed.set)
+                self._bookmark = bookmark
+                self._renewals = feed.renewals  # each feed has its own count
+                try:
+                    if await topics.end_of_events() < self._next:
+                        await self._begin_anew(bookmark)
+                    if self._marked < 0:
+                        await bookmark.put(self._next)
+                        self._marked = self._next
+                    self._reachable.set()
+                    while True:
+                        changed.clear()
+                        if await self._look(bookmark, feed):
+                            continue
+                        try:
+                            await wait_at_most(_IDLE_S, changed.wait())
+                        except DeadlineError:
+                            await self._mark_idle()
+                finally:
+                    stop()
+                    self._reachable.clear()
+                    self._bookmark = None
 
-    async def _begins_at(self, settings: KafkaSettings) -> int:
+    async def _begins_at(self, settings: KafkaSettings, bookmark: Bookmark) -> int:
         """The offset of the bookmark. A new watcher begins at the topic's end, or at 0 if there is no group yet."""
         from airflow_provider.topics.followed import FollowedTopics
 
         topics = FollowedTopics(settings, self._watched.group)
         try:
             end = await topics.end_of_events()
-            left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events)
+            left = await bookmark.read()
         finally:
             await topics.aclose()
         # A bookmark behind the end is of a topic that was deleted and created again since.
@@ -208,7 +212,7 @@ class EventStream:
         log.info("%s begins at offset %d of %d%s", self, begins, end, "" if left is not None else ", it is new")
         return begins
 
-    async def _look(self, topics: GroupTopics, feed: EventFeed) -> bool:
+    async def _look(self, bookmark: Bookmark, feed: EventFeed) -> bool:
         """:returns: whether events were delivered, and there may be more
         :raises TopicError: if the topic or the bookmark can't be read
         """
@@ -219,12 +223,12 @@ class EventStream:
         assert self._next is not None
         if feed.renewals != self._renewals:
             self._renewals = feed.renewals
-            await self._begin_anew(topics)
+            await self._begin_anew(bookmark)
         await self._settled.wait()
         found, end = feed.since(self._next)
         wanted = [(told, mine) for told in found if (mine := tuple(filter(self._watched.wants, told.events)))]
         if wanted:
-            left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events) or 0
+            left = await bookmark.read() or 0
             wanted = [(told, mine) for told, mine in wanted if told.offset >= left]
         if wanted:
             self._tell(wanted)
@@ -233,13 +237,13 @@ class EventStream:
         self._problem = ""
         return False
 
-    async def _begin_anew(self, topics: GroupTopics) -> None:
+    async def _begin_anew(self, bookmark: Bookmark) -> None:
         """Begin at 0: the topic was deleted and created again.
 
         :raises TopicError: if the bookmark can't be written
         """
         self._next, self._new_from = 0, 0
-        await topics.bookmarks.put(self._watched.bookmark, topics.names.events, 0)
+        await bookmark.put(0)
         self._marked = 0
 
     def _tell(self, wanted: Sequence[tuple[Told, tuple[GroupEvent, ...]]]) -> None:
@@ -263,10 +267,9 @@ class EventStream:
 
     async def _mark(self, offset: int) -> None:
         """:raises TopicError: if it can't be written"""
-        if self._topics is None:
+        if self._bookmark is None:
             raise TopicError(f"{self} has no connection")
-        bookmarks, topic = self._topics.bookmarks, self._topics.names.events
-        left = await bookmarks.read(self._watched.bookmark, topic)
+        left = await self._bookmark.read()
         if left is None or left <= offset:
-            await bookmarks.put(self._watched.bookmark, topic, offset)
+            await self._bookmark.put(offset)
         self._marked, self._marked_at = offset, asyncio.get_running_loop().time()

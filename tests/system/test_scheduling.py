@@ -21,10 +21,11 @@ from waiting import slow_ms
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatus, TopicNames
-from airflow_provider.topics.bookmarks import Bookmarks
 from airflow_provider.topics.rights import WORKER
+from airflow_provider.triggers.bookmarks import Bookmark
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi
 
@@ -48,8 +49,12 @@ def told(api: AirflowApi, dag_id: str, task_id: str) -> list[Any]:
 
 def bookmark(settings: KafkaSettings, group: str, watcher: str) -> int | None:
     """The offset from which the watcher reads on."""
-    name, topic = f"{group}.watcher.{watcher}", TopicNames.of(group).events
-    return asyncio.run(Bookmarks(settings.librdkafka()).read(name, topic))
+
+    async def read() -> int | None:
+        async with GroupTransport(settings) as transport:
+            return await Bookmark(transport, f"{group}.watcher.{watcher}", TopicNames.of(group).events).read()
+
+    return asyncio.run(read())
 
 
 @pytest.mark.side_by_side

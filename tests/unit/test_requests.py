@@ -13,7 +13,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire import inspection, messages, requests, rounds
+from airflow_provider.kafka.wire import inspection, messages, offsets, requests, rounds
 from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
 
 NO_THROTTLE = i32Timedelta.parse(timedelta())
@@ -230,6 +230,67 @@ def test_find_coordinator(version: int) -> None:
     assert answered(request, version, value) == messages.FindCoordinatorResponse(
         error=KafkaErrorCode.NONE, node=messages.NodeId(3), host="broker-3", port=9092
     )
+
+
+def test_an_offset_is_committed_by_who_is_no_member() -> None:
+    request = offsets.OffsetCommit("flights.watcher.w", "flights.events", 2**40)
+    read = read_by_kio(kio_type("offset_commit", 8, "request", "OffsetCommitRequest"), sent(request, 8).encode())
+    assert (read.group_id, read.generation_id_or_member_epoch, read.member_id) == ("flights.watcher.w", -1, "")
+    assert read.group_instance_id is None
+    (topic,) = read.topics
+    (partition,) = topic.partitions
+    assert (topic.name, partition.partition_index, partition.committed_offset) == ("flights.events", 0, 2**40)
+    assert partition.committed_leader_epoch == -1
+
+    response = kio_type("offset_commit", 8, "response", "OffsetCommitResponse")
+    answered_topic = kio_type("offset_commit", 8, "response", "OffsetCommitResponseTopic")
+    answered_partition = kio_type("offset_commit", 8, "response", "OffsetCommitResponsePartition")
+    refused = answered_partition(partition_index=0, error_code=ErrorCode.not_coordinator)
+    value = response(throttle_time=NO_THROTTLE, topics=(answered_topic(name="flights.events", partitions=(refused,)),))
+    assert answered(request, 8, value).error is KafkaErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_partition", "offset", "expected"),
+    [
+        (ErrorCode.none, ErrorCode.none, 2**40, messages.CommittedOffset(error=KafkaErrorCode.NONE, offset=2**40)),
+        (ErrorCode.none, ErrorCode.none, -1, messages.CommittedOffset(error=KafkaErrorCode.NONE)),
+        (
+            ErrorCode.none,
+            ErrorCode.topic_authorization_failed,
+            -1,
+            messages.CommittedOffset(error=KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ),
+        (ErrorCode.not_coordinator, None, -1, messages.CommittedOffset(error=KafkaErrorCode.NOT_COORDINATOR)),
+    ],
+)
+def test_a_committed_offset_is_asked_for(
+    of_group: ErrorCode, of_partition: ErrorCode | None, offset: int, expected: messages.CommittedOffset
+) -> None:
+    request = offsets.OffsetFetch("flights.watcher.w", "flights.events")
+    read = read_by_kio(kio_type("offset_fetch", 6, "request", "OffsetFetchRequest"), sent(request, 6).encode())
+    assert read.group_id == "flights.watcher.w"
+    assert [(topic.name, topic.partition_indexes) for topic in read.topics] == [("flights.events", (0,))]
+
+    response = kio_type("offset_fetch", 6, "response", "OffsetFetchResponse")
+    topic = kio_type("offset_fetch", 6, "response", "OffsetFetchResponseTopic")
+    partition = kio_type("offset_fetch", 6, "response", "OffsetFetchResponsePartition")
+    partitions = (
+        ()
+        if of_partition is None
+        else (
+            partition(
+                partition_index=0,
+                committed_offset=offset,
+                committed_leader_epoch=-1,
+                metadata="",
+                error_code=of_partition,
+            ),
+        )
+    )
+    topics = (topic(name="flights.events", partitions=partitions),) if partitions else ()
+    value = response(throttle_time=NO_THROTTLE, topics=topics, error_code=of_group)
+    assert answered(request, 6, value) == expected
 
 
 @pytest.mark.parametrize("version", [5, 6])

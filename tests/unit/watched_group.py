@@ -17,6 +17,7 @@ from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.event_feed import EventFeed
 from airflow_provider.topics.reader import Record
 from airflow_provider.topics.rights import TOLD_OF_EVENTS, WATCHER, Needs
+from airflow_provider.triggers import event_stream
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")
 
@@ -51,12 +52,11 @@ class WatchedGroup:
         self.settings = SETTINGS
         self.feeds: list[EventFeed] = []
         self._shared: EventFeed | None = None
-        self.bookmarks = self
         group = self
 
         class Topics:
             def __init__(self, settings: KafkaSettings, group_id: str, needs: Needs = WATCHER) -> None:
-                self.names, self.bookmarks = group.names, group
+                self.names = group.names
 
             async def end_of_events(self, *, timeout_s: float = 30.0) -> int:
                 return len(group.records or ())
@@ -73,6 +73,10 @@ class WatchedGroup:
             assert (group_id, needs) == ("g", TOLD_OF_EVENTS)
             yield Topics(settings, group_id)
 
+        @asynccontextmanager
+        async def shared_transport(settings: KafkaSettings) -> AsyncIterator[object]:
+            yield object()
+
         async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
             return group.settings
 
@@ -80,7 +84,11 @@ class WatchedGroup:
 
         monkeypatch.setattr(followed, "FollowedTopics", Topics)
         monkeypatch.setattr(shared, "watched_topics", watched_topics)
+        monkeypatch.setattr(shared, "shared_transport", shared_transport)
         monkeypatch.setattr(shared, "reach", reach)
+        monkeypatch.setattr(
+            event_stream, "Bookmark", lambda _transport, name, topic: WatchedBookmark(group, (name, topic))
+        )
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
 
     def share_a_feed(self) -> EventFeed:
@@ -116,17 +124,31 @@ class WatchedGroup:
             feed.take(new)
         feed.reached(len(self.records))
 
-    async def read(self, name: str, topic: str) -> int | None:
+    def answer(self) -> None:
+        """:raises TopicError: if the broker is away"""
         if self.away is not None:
             raise self.away
-        return self.marks.get((name, topic))
-
-    async def put(self, name: str, topic: str, offset: int) -> None:
-        if self.away is not None:
-            raise self.away
-        self.puts.append(offset)
-        self.marks[name, topic] = offset
 
     def mark(self) -> int | None:
         """The only bookmark."""
         return next(iter(self.marks.values()), None)
+
+
+class WatchedBookmark:
+    """One of the group's bookmarks.
+
+    :param names: its own, and its topic's
+    """
+
+    def __init__(self, group: WatchedGroup, names: tuple[str, str]) -> None:
+        self._group = group
+        self._names = names
+
+    async def read(self) -> int | None:
+        self._group.answer()
+        return self._group.marks.get(self._names)
+
+    async def put(self, offset: int) -> None:
+        self._group.answer()
+        self._group.puts.append(offset)
+        self._group.marks[self._names] = offset

@@ -147,3 +147,11 @@ class ListGroupsResponse:
 
     error: KafkaErrorCode
     groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """The offset that a consumer group has committed; None: it has committed none."""
+
+    error: KafkaErrorCode
+    offset: int | None = None
