@@ -12,14 +12,22 @@ from typing import Final
 import confluent_kafka
 
 PRODUCE: Final = 0
+LIST_OFFSETS: Final = 2
+OFFSET_FETCH: Final = 9
 INIT_PRODUCER_ID: Final = 22
+
+_ONLY: Final = 1
+"""The number of the only broker."""
 
 
 class BrokerError(IntEnum):
-    """Error codes of Kafka's protocol that make an idempotent producer end."""
+    """Error codes of Kafka's protocol."""
 
+    NOT_LEADER_FOR_PARTITION = 6
+    NOT_COORDINATOR = 16
     CLUSTER_AUTHORIZATION_FAILED = 31
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    FENCED_LEADER_EPOCH = 74
 
 
 class MockBrokers:
@@ -42,6 +50,20 @@ class MockBrokers:
         """Answer the next requests of an API with these errors, one each."""
         self._library.rd_kafka_mock_push_request_errors_array(
             self._cluster, ctypes.c_int16(api), ctypes.c_size_t(len(errors)), (ctypes.c_int * len(errors))(*errors)
+        )
+
+    def go(self) -> None:
+        """Stop answering, and close all connections."""
+        assert not self._library.rd_kafka_mock_broker_set_down(self._cluster, ctypes.c_int32(_ONLY))
+
+    def come_back(self) -> None:
+        """Answer again."""
+        assert not self._library.rd_kafka_mock_broker_set_up(self._cluster, ctypes.c_int32(_ONLY))
+
+    def take_s(self, seconds: float) -> None:
+        """Let each answer take so long."""
+        assert not self._library.rd_kafka_mock_broker_set_rtt(
+            self._cluster, ctypes.c_int32(_ONLY), ctypes.c_int(round(1000 * seconds))
         )
 
 

@@ -1,4 +1,10 @@
-"""A producer that outlives what ends a producer of librdkafka."""
+"""A producer that outlives what ends a producer of librdkafka.
+
+confluent-kafka raises a fatal error in the midst of a call that serves callbacks (``poll``, ``flush``,
+``commit_transaction``), and goes on to call them. The first function in C that such a callback calls then fails with a
+SystemError, perhaps after it has had its effect: a lock that was taken is never released. So callbacks do nothing here
+but note results.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +20,16 @@ _OVERDUE_S: Final = 5.0
 """How long after its delivery timeout to wait for a record's result. If the connection breaks at this moment,
 librdkafka may keep the record for ever without a result.
 """
-_ENDED: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 
-OnError = Callable[[KafkaError], None]
 OnDelivery = Callable[["KafkaError | None", "Message | None"], None]
+
+
+def fatal_error_of(raised: KafkaException | SystemError) -> KafkaError:
+    """The error that a call of librdkafka has raised; of a SystemError, the fatal error that was raised before it."""
+    cause: BaseException | None = raised
+    while cause is not None and not isinstance(cause, KafkaException):
+        cause = cause.__cause__ or cause.__context__
+    return KafkaError(KafkaError._FATAL, str(raised), fatal=True) if cause is None else cause.args[0]  # noqa: SLF001
 
 
 class _Given(NamedTuple):
@@ -29,25 +41,25 @@ class _Given(NamedTuple):
 
 class LastingProducer:
     """A producer that is replaced when it can write no more: after a fatal error, which librdkafka never forgets, or
-    when it has no result for a record. Each record has one result, from one or the other. Thread-safe.
+    when it has no result for a record. Thread-safe.
 
-    A record of a producer that was replaced may still be stored, even after later records.
+    Each record has one result. If its producer is replaced before there is one, it has failed. It may still be stored
+    then, even after later records.
 
-    :param make: makes a producer that calls this for errors; may raise, then :meth:`produce` does
-    :param on_error: called for each error of a connection
+    :param make: makes a producer; may raise, then :meth:`produce` does
     :param delivery_timeout_ms: the producer's setting
     """
 
-    def __init__(self, make: Callable[[OnError], Producer], *, on_error: OnError, delivery_timeout_ms: int) -> None:
+    def __init__(self, make: Callable[[], Producer], *, delivery_timeout_ms: int) -> None:
         self._make: Final = make
-        self._on_error: Final = on_error
         self._patience_s: Final = delivery_timeout_ms / 1000 + _OVERDUE_S
         self._lock: Final = threading.Lock()
         self._numbers: Final = itertools.count()
         self._waiting: dict[int, _Given] = {}
         """Records without a result, the oldest one first."""
-        self._fatal: KafkaError | None = None
-        self._producer: Producer | None = make(self._heard)
+        self._results: Final[dict[int, tuple[KafkaError | None, Message | None]]] = {}
+        """Results that are not handed on yet, in their order."""
+        self._producer: Producer | None = make()
 
     def produce(self, topic: str, *, key: bytes, value: bytes | None, partition: int, delivered: OnDelivery) -> None:
         """Write a record.
@@ -57,27 +69,42 @@ class LastingProducer:
         :raises BufferError: too many records wait
         :raises Exception: what ``make`` raises, if a new producer is needed and can't be made
         """
-        fatal = self._fatal
-        if fatal is not None:
-            self._give_up(fatal)
-        number = next(self._numbers)
+        if not self._give(topic, key, value, partition, delivered):
+            self._give(topic, key, value, partition, delivered)
+
+    def _give(self, topic: str, key: bytes, value: bytes | None, partition: int, delivered: OnDelivery) -> bool:
+        """Give a record to the present producer. If an earlier record has ended this one, it does not take it, and the
+        next one will.
+
+        :returns: whether the record was taken
+        """
+        number, results = next(self._numbers), self._results
+
+        def settled(error: KafkaError | None, message: Message | None) -> None:
+            results[number] = error, message
+
         with self._lock:
             if self._producer is None:
-                self._producer = self._make(self._heard)
+                self._producer = self._make()
+            producer = self._producer
             self._waiting[number] = _Given(time.monotonic(), delivered)
             try:
-                self._producer.produce(
+                producer.produce(
                     topic,
                     key=key,
                     value=value,
                     partition=partition,
-                    on_delivery=lambda error, message: self._settle(number, error, message),
+                    on_delivery=settled,
                 )
             except BaseException as refused:
                 del self._waiting[number]
-                if isinstance(refused, KafkaException):
-                    self._note(refused.args[0])
-                raise
+                why = refused.args[0] if isinstance(refused, KafkaException) else None
+                if why is None or why.code() != KafkaError._FATAL:  # noqa: SLF001
+                    raise
+            else:
+                return True
+        self._give_up(producer, why)
+        return False
 
     def poll(self, timeout_s: float) -> None:
         """Hand on results for at most this time, and give up a producer that can write no more."""
@@ -87,11 +114,13 @@ class LastingProducer:
             return
         try:
             producer.poll(timeout_s)
-        except KafkaException as failed:
-            self._fatal = failed.args[0]
-        why = self._fatal or self._overdue()
-        if why is not None:
-            self._give_up(why)
+        except (KafkaException, SystemError) as ended:
+            self._hand_on()
+            self._give_up(producer, fatal_error_of(ended))
+        else:
+            self._hand_on()
+            if self._is_overdue():
+                self._give_up(producer, KafkaError(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001
 
     def connect(self, timeout_s: float) -> None:
         """Connect now. Otherwise the first record waits for half a second, until librdkafka asks again for an id.
@@ -101,44 +130,40 @@ class LastingProducer:
         if self._producer is not None:
             self._producer.list_topics(timeout=timeout_s)
 
-    def flush(self, timeout_s: float) -> None:
-        """Wait for the results of all records, for at most this time.
+    def close(self, timeout_s: float) -> None:
+        """Wait for the results of all records, for at most this time. Those that have none by then have failed."""
+        producer, why = self._producer, KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
+        if producer is None:
+            return
+        try:
+            producer.flush(timeout_s)
+        except (KafkaException, SystemError) as ended:
+            why = fatal_error_of(ended)
+        self._hand_on()
+        self._give_up(producer, why)
 
-        :raises KafkaException: the producer can write no more
-        """
-        if self._producer is not None:
-            self._producer.flush(timeout_s)
-
-    def _overdue(self) -> KafkaError | None:
+    def _is_overdue(self) -> bool:
         with self._lock:
             oldest = next(iter(self._waiting.values()), None)
-        if oldest is None or oldest.at + self._patience_s >= time.monotonic():
-            return None
-        return KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
+        return oldest is not None and oldest.at + self._patience_s < time.monotonic()
 
-    def _give_up(self, why: KafkaError) -> None:
+    def _give_up(self, producer: Producer, why: KafkaError) -> None:
         """Fail all records without a result, and let the next record make a new producer. A result that the old one
-        has after this is ignored.
+        has after this is ignored. This has no effect if the producer was replaced already.
         """
         with self._lock:
-            given_up, self._producer, self._fatal = self._producer, None, None
+            if self._producer is not producer:
+                return
+            self._producer = None
             waiting, self._waiting = self._waiting, {}
-        if given_up is not None:
-            given_up.purge()
+        producer.purge()
         for given in waiting.values():
             given.delivered(why, None)
 
-    def _settle(self, number: int, error: KafkaError | None, message: Message | None) -> None:
-        with self._lock:
-            given, fatal = self._waiting.pop(number, None), self._fatal
-        if given is not None:
-            ended = error is not None and error.code() in _ENDED
-            given.delivered(fatal if ended and fatal is not None else error, message)
-
-    def _heard(self, error: KafkaError) -> None:
-        self._note(error)
-        self._on_error(error)
-
-    def _note(self, error: KafkaError) -> None:
-        if self._fatal is None and (error.fatal() or error.code() == KafkaError._FATAL):  # noqa: SLF001
-            self._fatal = error
+    def _hand_on(self) -> None:
+        """Tell those who wait for them the results that librdkafka has told."""
+        for number in tuple(self._results):
+            with self._lock:
+                result, given = self._results.pop(number, None), self._waiting.pop(number, None)
+            if result is not None and given is not None:
+                given.delivered(*result)

@@ -121,12 +121,12 @@ class WorkerRequests:
             },
         )
         self._producer: Final = LastingProducer(
-            lambda heard: make_client(
+            lambda: make_client(
                 Producer,
                 {
                     **config,
                     **COMMON,
-                    "error_cb": heard,
+                    "error_cb": lambda error: tell(self._outage, error),
                     "acks": "all",
                     "enable.idempotence": True,
                     # Don't delay requests to batch them: those of one turn of the loop are sent together anyway.
@@ -135,7 +135,6 @@ class WorkerRequests:
                     "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
                 },
             ),
-            on_error=lambda error: tell(self._outage, error),
             delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
         )
         self._thread: Final = threading.Thread(target=self._run, name="cospark-worker-requests", daemon=True)
@@ -252,8 +251,7 @@ class WorkerRequests:
 
     def close(self) -> None:
         """Write pending requests, for at most a second, and stop. Blocks."""
-        with contextlib.suppress(KafkaException):
-            self._producer.flush(_FLUSH_S)
+        self._producer.close(_FLUSH_S)
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join()

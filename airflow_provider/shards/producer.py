@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from airflow_provider.declarative.exchange import Write
 from airflow_provider.declarative.layout import transactional_id
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.kafka.lasting_producer import fatal_error_of
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
@@ -145,9 +146,9 @@ class ShardProducer:
         :raises AbortedError: this has had no effect
         :raises ShardError: earlier records were lost, and this has had no effect; or it is not known whether it has
         """
-        self._producer.begin_transaction()
         self._oversized = None
         try:
+            self._producer.begin_transaction()
             if next_offset is not None:
                 note = Note(self._recorded_to, self._shards, self._granted_ms).written()
                 offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset, metadata=note)]
@@ -157,8 +158,8 @@ class ShardProducer:
             if any(write.topic == RECORDS_TOPIC for write in writes):
                 self._check_nothing_lost()
             self._persist(lambda: self._producer.commit_transaction(_CALL_S))
-        except KafkaException as failed:
-            error = failed.args[0]
+        except (KafkaException, SystemError) as failed:
+            error = fatal_error_of(failed)
             if self._oversized is not None:
                 self._abort()
                 raise self._oversized from failed
@@ -245,8 +246,8 @@ class ShardProducer:
                 return
             except FutureTimeoutError as hanging:
                 raise ShardError(f"the producer of shard {self._shard} hangs; it will be replaced") from hanging
-            except KafkaException as failed:
-                error = failed.args[0]
+            except (KafkaException, SystemError) as failed:
+                error = fatal_error_of(failed)
                 if error.code() in _FENCED:
                     raise FencedError(f"another coordinator serves shard {self._shard} now: {error.str()}") from failed
                 if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

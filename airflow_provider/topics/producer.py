@@ -57,6 +57,7 @@ class TopicWriter:
         self._config = {
             **config,
             **COMMON,
+            "error_cb": self._on_error,
             "acks": "all",
             "enable.idempotence": True,
             # All records of one turn of an event loop go in one request.
@@ -70,8 +71,7 @@ class TopicWriter:
         self._outcomes_lock = threading.Lock()
         self._outcomes: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
         self._producer = LastingProducer(
-            lambda heard: make_client(Producer, {**self._config, "error_cb": heard}),
-            on_error=self._on_error,
+            lambda: make_client(Producer, {**self._config}),
             delivery_timeout_ms=delivery_timeout_ms,
         )
         self._closing = threading.Event()
@@ -142,8 +142,7 @@ class TopicWriter:
 
     def close(self) -> None:
         """Write pending records, for at most 5 s, and stop. Returns when the thread has ended."""
-        with contextlib.suppress(KafkaException):
-            self._producer.flush(_FLUSH_S)
+        self._producer.close(_FLUSH_S)
         self._tell()
         self._closing.set()
         self._thread.join()

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
 
 import pytest
-from mock_brokers import INIT_PRODUCER_ID, PRODUCE, BrokerError, MockBrokers, mock_brokers
-from waiting import DEADLINE_S
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from mock_brokers import (
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    OFFSET_FETCH,
+    PRODUCE,
+    BrokerError,
+    MockBrokers,
+    mock_brokers,
+)
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.declarative.exchange import Write
 from airflow_provider.declarative.model import MemberEpoch
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.declarative.wire.apis import decode_request
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.requests.worker_requests import WorkerRequests
+from airflow_provider.shards import kafka_log
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.librdkafka import COMMON
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.producer import NewRecord, TopicWriter
+from airflow_provider.triggers.bookmarks import Bookmark
 
+SHARDS = 4
 BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), member_epoch=MemberEpoch(1))
 ENDS = [
     (INIT_PRODUCER_ID, BrokerError.CLUSTER_AUTHORIZATION_FAILED),
@@ -31,59 +52,169 @@ ENDS = [
 @pytest.fixture
 def brokers() -> Iterator[MockBrokers]:
     with mock_brokers() as cluster:
-        cluster.create(REQUESTS_TOPIC, 4)
+        cluster.create(REQUESTS_TOPIC, SHARDS)
         cluster.create(REPLIES_TOPIC, 16)
-        cluster.create(RECORDS_TOPIC, 4)
+        cluster.create(RECORDS_TOPIC, SHARDS)
         cluster.create("g.status", 1)
         yield cluster
 
 
+def settings_of(brokers: MockBrokers) -> KafkaSettings:
+    return KafkaSettings.from_extra({"bootstrap.servers": brokers.servers}, conn_id="k")
+
+
+def stored(brokers: MockBrokers, topic: str, partitions: int) -> list[bytes]:
+    """The values in a topic."""
+    consumer = Consumer({"bootstrap.servers": brokers.servers, **COMMON, "group.id": "test"})
+    with closing(consumer):
+        at = [TopicPartition(topic, number, 0) for number in range(partitions)]
+        ends = sum(consumer.get_watermark_offsets(each, timeout=DEADLINE_S)[1] for each in at)
+        consumer.assign(at)
+        values: list[bytes] = []
+        while len(values) < ends:
+            values += [message.value() or b"" for message in consumer.consume(ends, 0.1) if message.error() is None]
+        return values
+
+
 @pytest.mark.parametrize(("api", "error"), ENDS)
-def test_requests_are_written_after_a_fatal_error(brokers: MockBrokers, api: int, error: BrokerError) -> None:
+def test_each_request_is_written_or_told_as_failed_after_a_fatal_error(
+    brokers: MockBrokers, api: int, error: BrokerError
+) -> None:
+    """Only what the first producer was given has failed: whatever comes later is written by the next one."""
     brokers.fail(api, error)
     failed: list[int] = []
     requests = WorkerRequests(
-        KafkaSettings.from_extra({"bootstrap.servers": brokers.servers}, conn_id="k"),
-        heard=lambda _: None,
-        failed=lambda number, _why: failed.append(number),
+        settings_of(brokers), heard=lambda _: None, failed=lambda number, _why: failed.append(number)
     )
     requests.open()
     try:
         for number in range(4):
             requests.send(BODY, correlation_id=number).result(DEADLINE_S)
-        assert {2, 3}.isdisjoint(failed), "only what was given to the first producer is lost"
     finally:
         requests.close()
+    assert failed in ([], [0])
+    written = [decode_request(value).header.correlation_id for value in stored(brokers, REQUESTS_TOPIC, SHARDS)]
+    assert sorted([*failed, *written]) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("api", "error"), ENDS)
-async def test_records_are_written_after_a_fatal_error(brokers: MockBrokers, api: int, error: BrokerError) -> None:
+async def test_each_record_is_written_or_told_as_failed_after_a_fatal_error(
+    brokers: MockBrokers, api: int, error: BrokerError
+) -> None:
     brokers.fail(api, error)
     writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))
+    failed = []
     try:
-        with contextlib.suppress(TopicError):
-            await writer.write(NewRecord("g.status", "a", b"1"))
-        for _ in range(3):
-            await writer.write(NewRecord("g.status", "a", b"2"))
+        for value in (b"0", b"1", b"2", b"3"):
+            try:
+                await writer.write(NewRecord("g.status", "a", value))
+            except TopicError:
+                failed.append(value)
     finally:
         writer.close()
+    assert failed in ([], [b"0"])
+    assert sorted([*failed, *stored(brokers, "g.status", 1)]) == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_has_no_result_when_its_writer_is_closed_has_failed(
+    brokers: MockBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_provider.topics import producer
+
+    monkeypatch.setattr(producer, "_FLUSH_S", 0.05)
+    writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))
+    brokers.go()
+    written: Future[int] = writer.send("g.status", "a", b"1")
+    writer.close()
+    assert isinstance(written.exception(timeout=0), TopicError)
+
+
+@pytest.mark.parametrize(("api", "error"), ENDS)
+def test_each_record_has_a_result_when_its_writer_ends_with_a_fatal_error(
+    brokers: MockBrokers, api: int, error: BrokerError
+) -> None:
+    """Most of them are told in the midst of the call that raises the error."""
+    writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))
+    for _ in range(3):
+        brokers.fail(api, error)
+        written = [writer.send("g.status", "a", b"1") for _ in range(100)]
+        writer.close()
+        assert all(each.done() for each in written)
+        writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))
+    writer.close()
 
 
 @pytest.mark.parametrize(("api", "error"), ENDS)
 def test_a_shard_is_written_by_the_next_producer_after_a_fatal_error(
     brokers: MockBrokers, api: int, error: BrokerError
 ) -> None:
-    """Whatever the first one raises, the shard is loaded again with a new one."""
+    """The first one says that the shard can't be served, so that it is loaded again with a new one."""
 
     def write() -> None:
-        producer = ShardProducer({"bootstrap.servers": brokers.servers}, 0, 4)
-        try:
+        with closing(ShardProducer({"bootstrap.servers": brokers.servers}, 0, SHARDS)) as producer:
             producer.begin()
             producer.commit([Write(RECORDS_TOPIC, 0, b"a", b"1")], None, None)
-        finally:
-            producer.close()
 
     brokers.fail(api, error)
-    with contextlib.suppress(Exception):
+    with pytest.raises(ShardError):
         write()
     write()
+
+
+Trouble = Callable[[MockBrokers], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def away(brokers: MockBrokers) -> Iterator[None]:
+    brokers.go()
+    yield
+    brokers.come_back()
+
+
+@contextlib.contextmanager
+def slow(brokers: MockBrokers) -> Iterator[None]:
+    brokers.take_s(1.0)
+    yield
+    brokers.take_s(0)
+
+
+@contextlib.contextmanager
+def led_by_another(brokers: MockBrokers) -> Iterator[None]:
+    """Longer than librdkafka tries by itself."""
+    brokers.fail(LIST_OFFSETS, *[BrokerError.FENCED_LEADER_EPOCH] * 2)
+    yield
+
+
+@pytest.mark.parametrize("trouble", [away, slow, led_by_another])
+def test_the_end_of_a_shard_is_known_again(
+    brokers: MockBrokers, trouble: Trouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same admin client asks for it for as long as a coordinator runs."""
+    monkeypatch.setattr(kafka_log, "_ANSWER_S", 0.2)
+    config = {"bootstrap.servers": brokers.servers, **COMMON}
+    shard_log = KafkaShardLog(config, 0, SHARDS, admin=AdminClient(config), group=lambda: None, renewed=False)
+    with closing(shard_log):
+        wait_until(lambda: _known(shard_log), "the end is known")
+        with trouble(brokers), pytest.raises(ShardError, match="the end of shard 0's requests is not known"):
+            shard_log.end()
+        wait_until(lambda: _known(shard_log), "the end is known again")
+
+
+def _known(shard_log: KafkaShardLog) -> bool:
+    try:
+        return shard_log.end() == 0
+    except ShardError:
+        return False
+
+
+@pytest.mark.parametrize("trouble", [away, slow])
+async def test_a_bookmark_is_read_and_put_again(brokers: MockBrokers, trouble: Trouble) -> None:
+    async with GroupTransport(settings_of(brokers)) as transport:
+        bookmark = Bookmark(transport, "g.watcher.w", "g.status")
+        await bookmark.put(7)
+        with trouble(brokers):
+            reading = asyncio.ensure_future(bookmark.read())
+            await asyncio.wait([reading], timeout=0.2)
+        assert await reading == 7
+        brokers.fail(OFFSET_FETCH, *[BrokerError.NOT_COORDINATOR] * 2)
+        assert await bookmark.read() == 7
