@@ -1,5 +1,8 @@
 """Writes requests to the coordinators of declarative groups, and reads the replies: one producer, one consumer and one
-thread.
+thread. Each client is replaced when it has failed.
+
+A reader keeps its id when its producer is replaced. A request that the old producer has given up may still be stored,
+after later ones of the new producer: coordinators ignore it, because it has a lower number of the same reader.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -38,6 +41,8 @@ APPEAR_S: Final = 30.0
 _LOOK_S: Final = 0.1
 _LOOK_AGAIN_S: Final = 1.0
 _AGAIN_ANSWER_S: Final = 1.0
+_REST_S: Final = 0.5
+"""The pause before a consumer that has failed is replaced."""
 _FLUSH_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 5_000
 """After this time the request was sent again, so there is no use in writing the old one."""
@@ -97,29 +102,28 @@ class WorkerRequests:
         self._reader: Final = uuid.uuid4().hex
         self._shards = 0
         self._reply_partition = 0
+        self._read_to = 0
         self._doubtful: Final = threading.Event()
         self._look_at = 0.0
         self._missing: str | None = None
         self._trouble: Final = Trouble()
         self.problem: TopicError | None = None
         self._closing: Final = threading.Event()
-        self._consumer: Final = make_client(
-            Consumer,
-            {
-                **config,
-                **COMMON,
-                "error_cb": lambda error: tell(self._outage, error),
-                # librdkafka requires it; without a subscription and without commits it is not used.
-                "group.id": "cospark-reply-reader",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "latest",
-                "isolation.level": "read_committed",
-                # By default librdkafka pauses for a second when its queue is full: a reply would have to wait.
-                "fetch.queue.backoff.ms": 10,
-                "fetch.error.backoff.ms": 50,
-            },
-        )
+        self._consumer_config: Final[Mapping[str, Any]] = {
+            **config,
+            **COMMON,
+            "error_cb": lambda error: tell(self._outage, error),
+            # librdkafka requires it; without a subscription and without commits it is not used.
+            "group.id": "cospark-reply-reader",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "latest",
+            "isolation.level": "read_committed",
+            # By default librdkafka pauses for a second when its queue is full: a reply would have to wait.
+            "fetch.queue.backoff.ms": 10,
+            "fetch.error.backoff.ms": 50,
+        }
+        self._consumer = make_client(Consumer, {**self._consumer_config})
         self._producer: Final = LastingProducer(
             lambda: make_client(
                 Producer,
@@ -162,13 +166,8 @@ class WorkerRequests:
 
     def _find(self) -> None:
         self._shards = self._partitions_of(REQUESTS_TOPIC, _OPEN_S)
-        self._reply_partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC, _OPEN_S))
-        mine = TopicPartition(REPLIES_TOPIC, self._reply_partition)
-        try:
-            _, mine.offset = self._consumer.get_watermark_offsets(mine, timeout=_OPEN_S)
-            self._consumer.assign([mine])
-        except KafkaException as failed:
-            raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
+        partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC, _OPEN_S))
+        self._read_replies(partition, self._end_of_replies(partition, _OPEN_S))
 
     def doubt(self) -> None:
         """A request may have gone to the wrong partition: check in the thread which partitions the topics have now, and
@@ -200,16 +199,19 @@ class WorkerRequests:
         """
         self._shards = self._partitions_of(REQUESTS_TOPIC, _AGAIN_ANSWER_S)
         partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC, _AGAIN_ANSWER_S))
-        mine = TopicPartition(REPLIES_TOPIC, partition)
+        if partition != self._reply_partition or self._read_to > self._end_of_replies(partition, _AGAIN_ANSWER_S):
+            self._read_replies(partition, 0)
+
+    def _end_of_replies(self, partition: int, timeout_s: float) -> int:
         try:
-            _, end = self._consumer.get_watermark_offsets(mine, timeout=_AGAIN_ANSWER_S)
-            (at,) = self._consumer.position([mine])
-            if partition != self._reply_partition or at.offset > end:
-                mine.offset = 0
-                self._consumer.assign([mine])
-                self._reply_partition = partition
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(REPLIES_TOPIC, partition), timeout=timeout_s)
         except KafkaException as failed:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
+        return end
+
+    def _read_replies(self, partition: int, offset: int) -> None:
+        self._reply_partition, self._read_to = partition, offset
+        self._consumer.assign([TopicPartition(REPLIES_TOPIC, partition, offset)])
 
     def send(self, body: RequestBody, *, correlation_id: int) -> Future[None]:
         """Write a request. Its reply, or the failure to write it, comes through the callbacks.
@@ -260,17 +262,36 @@ class WorkerRequests:
         _open.own.discard(self)
 
     def _run(self) -> None:
+        broken = False
         while not self._closing.is_set():
             try:
-                self._producer.poll(0)
-                first = self._consumer.poll(_POLL_S)
-                if first is not None:
-                    self._take([first, *self._consumer.consume(_BATCH, 0)])
-                if self._doubtful.is_set() and time.monotonic() >= self._look_at:
-                    self._look_again()
-            except Exception:
-                log.exception("the reader of %s has failed; trying again", REPLIES_TOPIC)
-                self._closing.wait(_POLL_S)
+                if broken:
+                    self._replace_consumer()
+                    broken = False
+                self._turn()
+            except Exception as fault:
+                broken = True
+                if self._trouble.is_news(repr(fault)):
+                    log.exception("the reader of %s has failed; another consumer takes its place", REPLIES_TOPIC)
+                self._closing.wait(_REST_S)
+
+    def _turn(self) -> None:
+        self._producer.poll(0)
+        first = self._consumer.poll(_POLL_S)
+        if first is not None:
+            self._take([first, *self._consumer.consume(_BATCH, 0)])
+        if self._doubtful.is_set() and time.monotonic() >= self._look_at:
+            self._look_again()
+
+    def _replace_consumer(self) -> None:
+        """Read on with another consumer.
+
+        :raises TopicError: if librdkafka refuses the settings
+        """
+        failed, self._consumer = self._consumer, make_client(Consumer, {**self._consumer_config})
+        with contextlib.suppress(Exception):  # it is not used again
+            failed.close()
+        self._read_replies(self._reply_partition, self._read_to)
 
     def _take(self, messages: Sequence[Message]) -> None:
         reader, replies = self._reader.encode(), []
@@ -280,6 +301,7 @@ class WorkerRequests:
                 self._note(self._explain(REPLIES_TOPIC, "READ", error))
                 continue
             self._note(None)
+            self._read_to = (message.offset() or 0) + 1
             if message.key() != reader or not isinstance(value, bytes):
                 continue
             try:

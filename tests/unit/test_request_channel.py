@@ -29,8 +29,8 @@ BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), membe
 
 
 class Message:
-    def __init__(self, key: bytes, value: bytes, error: KafkaError | None = None) -> None:
-        self._key, self._value, self._error = key, value, error
+    def __init__(self, key: bytes, value: bytes, error: KafkaError | None = None, offset: int = 40) -> None:
+        self._key, self._value, self._error, self._offset = key, value, error, offset
 
     def key(self) -> bytes:
         return self._key
@@ -40,6 +40,9 @@ class Message:
 
     def error(self) -> KafkaError | None:
         return self._error
+
+    def offset(self) -> int:
+        return self._offset
 
 
 class Partitions:
@@ -53,7 +56,8 @@ class Broker:
     :ivar answers: whether requests are answered; ``answers_with`` says how
     :ivar missing: how often the topics are looked for in vain
     :ivar unled: how often their leader is
-    :ivar end: of each partition of the replies, and ``read_to`` how far they were read
+    :ivar end: of each partition of the replies
+    :ivar faults: what goes wrong with the consumer
     """
 
     def __init__(self) -> None:
@@ -68,7 +72,7 @@ class Broker:
         self.assigned: list[TopicPartition] = []
         self.partitions = 3
         self.end = 40
-        self.read_to = 40
+        self.faults: list[Exception] = []
         self.closed = 0
 
     # ---- a producer
@@ -85,7 +89,10 @@ class Broker:
             reply = ConnectGroupHeartbeatResponse(
                 member_epoch=request.body.member_epoch, heartbeat_interval_ms=1, error_code=self.answers_with
             )
-            self.replies.put(Message(key, encode_reply(reply_to(request, reply))))
+            self.replies.put(Message(key, encode_reply(reply_to(request, reply)), offset=self.end))
+            self.end += 1
+
+    def purge(self) -> None: ...
 
     def flush(self, _timeout: float) -> None: ...
 
@@ -97,6 +104,8 @@ class Broker:
             for on_delivery, error in delivered:
                 on_delivery(error, None)
             return None
+        if self.faults:
+            raise self.faults.pop()
         try:
             return self.replies.get(timeout=timeout)
         except queue.Empty:
@@ -117,9 +126,6 @@ class Broker:
             raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
         return 0, self.end
 
-    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        return [TopicPartition(each.topic, each.partition, self.read_to) for each in partitions]
-
     def assign(self, partitions: list[TopicPartition]) -> None:
         self.assigned = partitions
 
@@ -134,6 +140,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(worker_requests, "_POLL_S", 0.01)
     monkeypatch.setattr(worker_requests, "_LOOK_S", 0.001)
     monkeypatch.setattr(worker_requests, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(worker_requests, "_REST_S", 0.0)
     return made
 
 
@@ -144,7 +151,7 @@ async def channel(broker: Broker) -> AsyncIterator[KafkaChannel]:
     yield opened
     assert worker_requests._open.own
     await opened.aclose()
-    assert broker.closed == 1
+    assert broker.closed >= 1
     assert not worker_requests._open.own
 
 
@@ -258,6 +265,21 @@ async def test_that_replies_can_t_be_read_is_said_until_they_can(
     broker.answers = False
     with pytest.raises(NoReplyError, match="cospark coordinator"):
         await channel.ask(BODY, timeout_s=0.001)
+
+
+async def test_a_consumer_that_has_failed_is_replaced_and_what_was_not_read_is_read_by_the_next_one(
+    broker: Broker, channel: KafkaChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        await channel.ask(BODY, timeout_s=60)
+    fatal = KafkaException(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
+    broker.faults = [fatal, fatal]
+    await eventually(lambda: broker.closed == 2)
+    await channel.ask(BODY, timeout_s=60)
+    assert [(each.topic, each.offset) for each in broker.assigned] == [(REPLIES_TOPIC, 42)]
+    assert [record.message for record in caplog.records] == [
+        "the reader of __worker_replies has failed; another consumer takes its place"
+    ], "it is said once"
 
 
 async def test_that_a_topic_is_missing_is_said_once_and_that_it_is_back(
