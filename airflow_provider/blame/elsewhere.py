@@ -86,7 +86,10 @@ class Places:
         """Workers, the best of which is the greatest: one on which something goes well, and with most free slots."""
         work = self._jobs.work_of(last.task)
         assert work is not None
-        beyond = last.failures - work.definition.retries  # 1: its retries are used up, 2: it got one try more
+        retries = work.definition.retries_of(last.task)
+        beyond = (
+            0 if retries is None else last.failures - last.forgiven - retries
+        )  # 1: its retries are used up, 2: it got one try more
         anywhere = beyond == 1 and home not in self._able
         if beyond > 1 or (beyond == 1 and not anywhere):
             return

@@ -200,7 +200,8 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
 def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
     run = forgiven(x.runs[task], wall_ms=x.wall)
     failed = _failed_here(x, run, x.failure(event.failure.message, event.failure.traceback))
-    _try_again(x, failed, allowed=event.retryable and failed.may_try_again)
+    may_try_again = event.retryable and failed.may_try_again
+    _try_again(x, failed if event.retryable else failed.without_retries, allowed=may_try_again)
 
 
 def _failed_here(x: Execution, run: TaskRun, failure: TaskFailure) -> TaskRun:

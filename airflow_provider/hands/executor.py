@@ -391,7 +391,9 @@ class TaskExecutor:
         if self._starter is not None:
             self._starter.cancel()
         if running := self._runner.running | self._queries.running:
-            log.info("worker %s waits up to %g s until these have stopped: %s", self._worker, _CLOSE_S, self._say(running))
+            log.info(
+                "worker %s waits up to %g s until these have stopped: %s", self._worker, _CLOSE_S, self._say(running)
+            )
         # What is being stopped goes on stopping while something else is waited for.
         left = await self._runner.close(timeout_s=deadline.left_s(but_s=_LAST_WORDS_S, least_s=_LEAST_S))
         await self._queries.close(timeout_s=deadline.left_s(but_s=_LAST_WORDS_S, least_s=_LEAST_S))

@@ -154,4 +154,6 @@ async def close_connection(connection: ServerConnection, *, timeout_s: float) ->
     try:
         await wait_at_most(timeout_s, in_thread(connection.close, "connect-close"))
     except DeadlineError:
-        log.warning("The Spark Connect server has not answered within %.3g s; its sessions end by themselves", timeout_s)
+        log.warning(
+            "The Spark Connect server has not answered within %.3g s; its sessions end by themselves", timeout_s
+        )

@@ -275,6 +275,12 @@ class TaskRun:
         return replaced(self, failures=0, forgiven=0) if blameless else self
 
     @property
+    def without_retries(self) -> TaskRun:
+        """After a failure that would occur again on the same worker."""
+        retries = self.work.definition.retries_of(self.task)
+        return self if retries is None else replaced(self, failures=max(self.failures, self.forgiven + retries + 1))
+
+    @property
     def may_try_again(self) -> bool:
         """Whether its job allows another try."""
         retries = self.work.definition.retries_of(self.task)

@@ -289,7 +289,11 @@ class Worker:
             wait_s = self.settings.member.rebalance_timeout_ms / 1000
             if running := self.hands.running:
                 labels = [self._topics.jobs.label(task) for task in sorted(running)]
-                log.info("This worker ends when these have stopped, after %g s at most: %s", wait_s, in_short(labels, most=10))
+                log.info(
+                    "This worker ends when these have stopped, after %g s at most: %s",
+                    wait_s,
+                    in_short(labels, most=10),
+                )
             self._stop_timer = asyncio.get_running_loop().call_later(wait_s, overdue)
 
     async def _end(self, ending: Ending) -> Outcome:

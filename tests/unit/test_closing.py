@@ -64,7 +64,8 @@ async def test_a_worker_closes_within_one_deadline_whatever_it_waits_for(
 
     async def close(*, timeout_s: float = 30.0) -> Tasks:
         await asyncio.sleep(timeout_s)
-        return worker.runner.running
+        running: Tasks = worker.runner.running
+        return running
 
     monkeypatch.setattr(worker.runner, "close", close)
     worker.executor.leave_for_good()
