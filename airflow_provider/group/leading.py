@@ -26,6 +26,7 @@ from airflow_provider.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained, nobody_stays
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import may_not_be_started
 from airflow_provider.ledger.progress import configured, has_failed, revocation_rank, spoken_epoch
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
@@ -60,6 +61,7 @@ def gather_call(
     last = newer(command.last_record, last_round(status))
     now = replace(status, group=last)
     pinned = found_a_place(now, wall_ms=at_ms)
+    named = {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id}
     return Call(
         generation=command.generation,
         protocol=command.protocol,
@@ -79,10 +81,7 @@ def gather_call(
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
         absent={} if last is None else absences(command.members, last, status.workers),
-        draining=drained(
-            {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id},
-            status.workers,
-        ),
+        draining=drained(named, status.workers) | may_not_be_started(named, status.workers, wall_ms=at_ms),
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
         renewed=frozenset() if last is None else _submitted_since(last, jobs),

@@ -14,6 +14,7 @@ from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.learners.lessons import Excess
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import may_not_be_started
 from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
@@ -59,7 +60,8 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     if record is None or record.revokes or record.delay_ms or record.deadline_ms:
         return None
     unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
-    draining = drained(record.members, status.workers)
+    members, workers = record.members, status.workers
+    draining = drained(members, workers) | may_not_be_started(members, workers, wall_ms=wall_ms)
     owned = {worker: record.owned_by(worker) & unfinished for worker in record.members}
     left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving_soon}
     if not left:

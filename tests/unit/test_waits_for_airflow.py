@@ -6,13 +6,18 @@ from dataclasses import replace
 
 import pytest
 from airflow_values import group_record, worker_status
+from led_group import Group, member
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.group.leading import absences
-from airflow_provider.ledger.presence import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER
+from airflow_provider.assignors.policy import IMMEDIATE
+from airflow_provider.group.leading import absences, gather_call
+from airflow_provider.leading.leader import lead
+from airflow_provider.ledger.free_slots import spare_capacity
+from airflow_provider.ledger.presence import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER, may_not_be_started
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import WorkerPhase
+from airflow_provider.membership.events import PerformAssignment
+from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId, WorkerId
+from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.reports.worker_words import worker_in_words
 
 W1 = WorkerId("w1")
@@ -34,3 +39,60 @@ def test_it_is_shown_as_waiting_in_the_group_and_when_its_session_is_over(waits:
 def test_its_tasks_wait_as_long_for_it_as_it_says() -> None:
     said = replace(worker_status("w1", 3, WorkerPhase.DEFERRED), returns_ms=10_000)
     assert absences([], group_record(3), {W1: said})[W1].at_most_ms == 10_000
+
+
+class TestOthersThatAreDeferred:
+    """What holds its process back may hold theirs back, too: its tasks go to workers that run, not to one of them."""
+
+    NOW_MS = 1_000_000
+    W9 = WorkerId("w9")
+
+    def records(self, *, waits_s: float, deferred: bool = True) -> dict[WorkerId, WorkerStatus]:
+        """w9 was lost while it waited for its process; w1 runs, and w2 is deferred."""
+        waiting = replace(
+            worker_status("w9", 5, WorkerPhase.DEFERRED),
+            condition=f"{WAITS_FOR_PROCESS} {SINCE}",
+            at_ms=self.NOW_MS - int(waits_s * 1000),
+        )
+        phase = WorkerPhase.DEFERRED if deferred else WorkerPhase.STABLE
+        return {W1: worker_status("w1", 5), WorkerId("w2"): worker_status("w2", 5, phase), self.W9: waiting}
+
+    @pytest.mark.parametrize(
+        ("waits_s", "deferred", "held_back"),
+        [(90, True, {"w2"}), (90, False, set()), (601, True, set())],
+        ids=["deferred", "it runs", "they are tried again"],
+    )
+    def test_a_deferred_worker_counts_as_one_that_starts_nothing(
+        self, waits_s: float, deferred: bool, held_back: set[str]
+    ) -> None:
+        said = self.records(waits_s=waits_s, deferred=deferred)
+        assert may_not_be_started({W1, "w2"}, said, wall_ms=self.NOW_MS) == held_back
+
+    def test_as_long_as_its_session_lasts_nobody_knows(self) -> None:
+        said = self.records(waits_s=30)
+        assert not may_not_be_started({W1, "w2", self.W9}, said, wall_ms=self.NOW_MS)
+
+    def test_the_leader_gives_tasks_to_those_that_run(self) -> None:
+        group = Group({"w1": "r", "w2": "", "w9": "p"})
+        members = tuple(member(name, group.record.owned_by(name)) for name in (W1, WorkerId("w2")))
+        command = PerformAssignment(
+            seq=1,
+            generation=GenerationId(6),
+            protocol=SubProtocol.SESSIONED,
+            leader=MemberId("w1"),
+            last_completed=GenerationId(5),
+            members=members,
+            last_record=group.record,
+            reason="w9 got lost",
+        )
+        for said, expected in ((self.records(waits_s=90), {"w1": 2, "w2": 0}), ({}, {"w1": 1, "w2": 1})):
+            status = replace(group.status, workers=said)
+            call = gather_call(command, group.jobs, status, policy=IMMEDIATE, at_ms=self.NOW_MS)
+            record = lead(call).record
+            assert {name: len(tasks) for name, tasks in record.assignment.items()} == expected
+
+    def test_the_leader_asks_for_no_round_to_fill_their_slots(self) -> None:
+        group = Group({"w1": "r p", "w2": ""})
+        for said, asks in ((self.records(waits_s=90), False), ({}, True)):
+            status = replace(group.status, workers=said)
+            assert bool(spare_capacity(group.jobs, status, wall_ms=self.NOW_MS)) is asks
