@@ -26,7 +26,6 @@ from airflow_provider.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained, nobody_stays
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import may_not_be_started
 from airflow_provider.ledger.progress import configured, has_failed, revocation_rank, spoken_epoch
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
@@ -35,6 +34,7 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, WorkerStatus
+from airflow_provider.records.held_back import may_not_be_started
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.learners.lessons import Excess
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import may_not_be_started
 from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.records.held_back import may_not_be_started
 
 
 def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:

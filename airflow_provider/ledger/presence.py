@@ -12,11 +12,6 @@ from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.records.times import time_in_words
 
-WAITS_FOR_PROCESS: Final = "waits for Airflow to start its process"
-WAITS_FOR_TRIGGERER: Final = "waits for a triggerer of Airflow"
-
-_TRIED_AGAIN_MS: Final = 10 * 60_000
-
 _JOINS_WITHIN_MS: Final = 60_000
 """How long a worker counts as joining: it may have ended before it could."""
 
@@ -58,34 +53,6 @@ def has_said_that_it_leaves(status: StatusSnapshot, worker: WorkerId, process: s
 def is_same_process(one: str, other: str) -> bool:
     """Whether both name the same process (:attr:`~.records.WorkerStatus.process`), with whatever JVM."""
     return one.split("/")[:4] == other.split("/")[:4]
-
-
-def waits_for_airflow(said: WorkerStatus) -> str:
-    """For what this worker waits since its membership was handed over, and since when; empty: for nothing."""
-    return said.condition if said.condition.startswith((WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER)) else ""
-
-
-def may_not_be_started(
-    members: Container[WorkerId], workers: Mapping[WorkerId, WorkerStatus], *, wall_ms: int
-) -> frozenset[WorkerId]:
-    """The deferred workers, if Airflow has let another one's session end without starting its process: what holds that
-    one back may hold them back, too. After a while they count as any others: they are tried again.
-
-    :param members: those in the group
-    :param wall_ms: now, milliseconds since 1970
-    """
-    held_back = (
-        said
-        for worker, said in workers.items()
-        if said.condition.startswith(WAITS_FOR_PROCESS) and worker not in members
-    )
-    if not any(wall_ms - said.at_ms < _TRIED_AGAIN_MS for said in held_back):
-        return frozenset()
-    return frozenset(
-        worker
-        for worker, said in workers.items()
-        if said.state is WorkerPhase.DEFERRED and worker in members and not waits_for_airflow(said)
-    )
 
 
 def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_provider.ledger.presence import stands_back, waits_for_airflow
+from airflow_provider.ledger.presence import stands_back
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.records.held_back import waits_for_airflow
 from airflow_provider.reports.group_words import how_it_is, state_in_words
 
 

@@ -10,9 +10,9 @@ from typing import Final
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.presence import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER
 from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Tasks
 from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
+from airflow_provider.records.held_back import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER
 from airflow_provider.records.times import time_in_words
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands

@@ -13,14 +13,14 @@ from airflow_provider.assignors.policy import IMMEDIATE
 from airflow_provider.group.leading import absences, gather_call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.free_slots import spare_capacity
-from airflow_provider.ledger.presence import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER, may_not_be_started
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.records.held_back import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER, may_not_be_started
 from airflow_provider.reports.worker_words import worker_in_words
 
-W1 = WorkerId("w1")
+W1, W2 = WorkerId("w1"), WorkerId("w2")
 SINCE = "(since 2026-01-01 00:00:00 UTC)"
 
 
@@ -55,7 +55,7 @@ class TestOthersThatAreDeferred:
             at_ms=self.NOW_MS - int(waits_s * 1000),
         )
         phase = WorkerPhase.DEFERRED if deferred else WorkerPhase.STABLE
-        return {W1: worker_status("w1", 5), WorkerId("w2"): worker_status("w2", 5, phase), self.W9: waiting}
+        return {W1: worker_status("w1", 5), W2: worker_status("w2", 5, phase), self.W9: waiting}
 
     @pytest.mark.parametrize(
         ("waits_s", "deferred", "held_back"),
@@ -66,15 +66,15 @@ class TestOthersThatAreDeferred:
         self, waits_s: float, deferred: bool, held_back: set[str]
     ) -> None:
         said = self.records(waits_s=waits_s, deferred=deferred)
-        assert may_not_be_started({W1, "w2"}, said, wall_ms=self.NOW_MS) == held_back
+        assert may_not_be_started({W1, W2}, said, wall_ms=self.NOW_MS) == held_back
 
     def test_as_long_as_its_session_lasts_nobody_knows(self) -> None:
         said = self.records(waits_s=30)
-        assert not may_not_be_started({W1, "w2", self.W9}, said, wall_ms=self.NOW_MS)
+        assert not may_not_be_started({W1, W2, self.W9}, said, wall_ms=self.NOW_MS)
 
     def test_the_leader_gives_tasks_to_those_that_run(self) -> None:
         group = Group({"w1": "r", "w2": "", "w9": "p"})
-        members = tuple(member(name, group.record.owned_by(name)) for name in (W1, WorkerId("w2")))
+        members = tuple(member(name, group.record.owned_by(name)) for name in (W1, W2))
         command = PerformAssignment(
             seq=1,
             generation=GenerationId(6),
@@ -89,6 +89,7 @@ class TestOthersThatAreDeferred:
             status = replace(group.status, workers=said)
             call = gather_call(command, group.jobs, status, policy=IMMEDIATE, at_ms=self.NOW_MS)
             record = lead(call).record
+            assert record is not None
             assert {name: len(tasks) for name, tasks in record.assignment.items()} == expected
 
     def test_the_leader_asks_for_no_round_to_fill_their_slots(self) -> None:

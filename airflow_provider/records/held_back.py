@@ -1,0 +1,42 @@
+"""What a worker's record says while Airflow has to start its next process, or a trigger, and may not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records.status import WorkerPhase, WorkerStatus
+
+WAITS_FOR_PROCESS: Final = "waits for Airflow to start its process"
+WAITS_FOR_TRIGGERER: Final = "waits for a triggerer of Airflow"
+
+_TRIED_AGAIN_MS: Final = 10 * 60_000
+
+
+def waits_for_airflow(said: WorkerStatus) -> str:
+    """For what this worker waits since its membership was handed over, and since when; empty: for nothing."""
+    return said.condition if said.condition.startswith((WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER)) else ""
+
+
+def may_not_be_started(
+    members: Container[WorkerId], workers: Mapping[WorkerId, WorkerStatus], *, wall_ms: int
+) -> frozenset[WorkerId]:
+    """The deferred workers, if Airflow has let another one's session end without starting its process: what holds that
+    one back may hold them back, too. After a while they count as any others: they are tried again.
+
+    :param members: those in the group
+    :param wall_ms: now, milliseconds since 1970
+    """
+    held_back = (
+        said
+        for worker, said in workers.items()
+        if said.condition.startswith(WAITS_FOR_PROCESS) and worker not in members
+    )
+    if not any(wall_ms - said.at_ms < _TRIED_AGAIN_MS for said in held_back):
+        return frozenset()
+    return frozenset(
+        worker
+        for worker, said in workers.items()
+        if said.state is WorkerPhase.DEFERRED and worker in members and not waits_for_airflow(said)
+    )
