@@ -14,7 +14,7 @@ from airflow_provider.common.worker_values import WatchSpec, WorkerSpec
 from airflow_provider.hands.watching_hands import WatchesInTriggerer
 from airflow_provider.hooks.spark_connect import SparkConnectHook, SparkConnectionError, address_of
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark_connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
 from airflow_provider.triggers.spark_tokens import tokens_by
 
 OWN, OTHER = ConnectServer(host="own"), ConnectServer(host="other")
@@ -86,9 +86,24 @@ async def test_a_trigger_masks_what_it_says_of_errors_and_asks_by_its_worker_s_c
     assert await place._servers.token_of(MINE) == "token of mine"
 
 
-def test_a_spec_of_an_earlier_release_leaves_the_connection_to_each_query() -> None:
+async def test_a_trigger_calls_the_servers_that_its_worker_may_call_and_no_others() -> None:
+    allowed = AllowedServers.of([OTHER.url])
+    watches = WatchSpec(server=OWN.url, progress_s=1.0, max_spark_deaths=3, conn_id="", allowed=allowed)
+    trigger = worker_trigger()
+    trigger.spec = WorkerSpec.from_json(replace(SPEC, watches=watches).to_json())
+    place = trigger._place()
+    assert isinstance(place, WatchesInTriggerer)
+    for server in (OWN, OTHER):
+        settings = await place._servers.settings_of(QueryHandle(server=server, session_id="s"))
+        assert settings.server == server
+    with pytest.raises(ServerNotAllowedError, match="sc://evil:15002 is not called"):
+        await place._servers.settings_of(QueryHandle(server=ConnectServer(host="evil"), session_id="s"))
+
+
+def test_a_spec_of_an_earlier_release_leaves_the_connection_to_each_query_and_allows_no_other_server() -> None:
     data = {"server": OWN.url, "progress_s": 1.0, "max_spark_deaths": 3}
     assert WatchSpec.from_json(data).conn_id is None
+    assert WatchSpec.from_json(data).allowed.servers == ()
 
 
 @pytest.mark.parametrize("token", ["abc\n", "tökén", "a\tb", "\0"])
