@@ -15,7 +15,8 @@ from airflow_provider.common import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.operations.operations import AlterJob, Operation, Outcome
-from airflow_provider.records import JobDefinition
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import JobDefinition, PlanRecord
 from airflow_provider.topics.group_topics import Submission
 from airflow_provider.ui.rights import ACTING_HEADER
 from airflow_provider.ui.views.config_form import ConfigField, Declared, FieldKind, declared_by, form_fields
@@ -154,6 +155,10 @@ def test_the_form_has_the_fields_that_the_plan_says_the_job_declares() -> None:
     assert "'other:Job' has been planned" in declared_by("other:Job", jobs).unknown
     assert "has been planned" in declared_by(JOBS_CODE, replace(jobs, plans={})).unknown
     assert "does not say" in declared_by(JOBS_CODE, planned(None)).unknown
+    again = replace(jobs.jobs["job"], name="again")
+    plan = PlanRecord.of(again, [{}], planned_by=WorkerId("w"), at_ms=2)
+    both = replace(jobs, jobs={**jobs.jobs, "again": again}, plans={**jobs.plans, "again": plan})
+    assert declared_by(JOBS_CODE, both) == declared_by(JOBS_CODE, jobs), "a worker of an older release has planned last"
 
 
 def test_the_form_is_made_without_importing_anything_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

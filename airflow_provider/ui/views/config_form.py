@@ -68,7 +68,7 @@ class Declared:
 
 
 def declared_by(entry_point: str, jobs: JobsSnapshot) -> Declared:
-    """What the jobs of a group with this entry point declare, according to their last plan."""
+    """What a group's jobs with this entry point declare, according to the last of their plans that says it."""
     named = (name for name, definition in jobs.jobs.items() if definition.entry_point == entry_point)
     plans = [plan for plan in map(jobs.plan_of, named) if plan is not None]
     if not plans:
@@ -76,10 +76,10 @@ def declared_by(entry_point: str, jobs: JobsSnapshot) -> Declared:
             unknown=f"there are no fields: in this group no job with the entry point {entry_point!r} has been planned"
             " yet, so what it declares is not known here"
         )
-    last = max(plans, key=attrgetter("at_ms"))
-    if last.config_schema is None:
-        return Declared(unknown="there are no fields: the job's plan does not say what config the job declares")
-    return Declared(fields=form_fields(last.config_schema))
+    for plan in sorted(plans, key=attrgetter("at_ms"), reverse=True):
+        if plan.config_schema is not None:
+            return Declared(fields=form_fields(plan.config_schema))
+    return Declared(unknown="there are no fields: the job's plan does not say what config the job declares")
 
 
 def form_fields(schema: Mapping[str, Any]) -> tuple[ConfigField, ...]:
