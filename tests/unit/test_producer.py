@@ -149,6 +149,34 @@ class Keeps(HeldProducer):
         threading.Event().wait(timeout)
 
 
+class Ended(HeldProducer):
+    """An earlier record has ended it, which nobody has heard of yet."""
+
+    def produce(self, _topic: str, *, key: bytes, value: bytes | None, partition: int, on_delivery: Delivered) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL, "Local: Fatal error"))
+
+
+async def test_what_a_producer_does_not_take_after_a_fatal_error_is_written_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[HeldProducer] = []
+
+    def make(_kind: object, _config: object) -> HeldProducer:
+        made.append(HeldProducer() if made else Ended())
+        return made[-1]
+
+    monkeypatch.setattr(producer, "make_client", make)
+    writer = TopicWriter({}, Outage("nowhere:9"))
+    try:
+        write = asyncio.ensure_future(writer.write(NewRecord("g.status", "task:a:0", b"")))
+        await asyncio.sleep(0)
+        made[-1].go.set()
+        await write
+        assert len(made) == 2
+    finally:
+        writer.close()
+
+
 async def test_a_record_that_is_never_told_of_is_given_up_once_and_blocks_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from waiting import eventually
 
 from airflow_provider.declarative.model import MemberEpoch
@@ -58,6 +58,7 @@ class Broker:
     :ivar unled: how often their leader is
     :ivar end: of each partition of the replies
     :ivar faults: what goes wrong with the consumer
+    :ivar made: which clients were made
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class Broker:
         self.partitions = 3
         self.end = 40
         self.faults: list[Exception] = []
+        self.made: list[object] = []
         self.closed = 0
 
     # ---- a producer
@@ -136,7 +138,12 @@ class Broker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
-    monkeypatch.setattr(worker_requests, "make_client", lambda _kind, _config: made)
+
+    def make(kind: object, _config: object) -> Broker:
+        made.made.append(kind)
+        return made
+
+    monkeypatch.setattr(worker_requests, "make_client", make)
     monkeypatch.setattr(worker_requests, "_POLL_S", 0.01)
     monkeypatch.setattr(worker_requests, "_LOOK_S", 0.001)
     monkeypatch.setattr(worker_requests, "_LOOK_AGAIN_S", 0.0)
@@ -275,6 +282,7 @@ async def test_a_consumer_that_has_failed_is_replaced_and_what_was_not_read_is_r
     fatal = KafkaException(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
     broker.faults = [fatal, fatal]
     await eventually(lambda: broker.closed == 2)
+    assert broker.made == [Consumer, Producer, Consumer, Consumer]
     await channel.ask(BODY, timeout_s=60)
     assert [(each.topic, each.offset) for each in broker.assigned] == [(REPLIES_TOPIC, 42)]
     assert [record.message for record in caplog.records] == [

@@ -22,6 +22,7 @@ from airflow_provider.shards import server as server_module
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.errors import RightsError, TopicError
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "sasl.username": "etl", "session.timeout.ms": 7}
@@ -237,6 +238,19 @@ def test_why_no_shards_are_served_is_said_once_and_once_that_they_can_be(
         f"no shards are served: two are gone; {trying}",
     )
     assert again.startswith("shards can be served again, after ")
+
+
+def test_nothing_is_served_before_the_number_of_shards_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def prepare_shards(_topics: ShardTopics, *, timeout_s: float, make: Layout) -> Layout:
+        return Layout(shards=8, replies=16)
+
+    def check_shards(_config: object, shards: int) -> None:
+        raise TopicError(f"not in {shards} shards")
+
+    monkeypatch.setattr(ShardTopics, "prepare_shards", prepare_shards)
+    monkeypatch.setattr(server_module, "check_shards", check_shards)
+    with pytest.raises(TopicError, match="not in 8 shards"):
+        ShardServer(KafkaSettings.from_extra(SETTINGS, conn_id="kafka"), EchoMachine)._prepare()
 
 
 def test_one_that_was_fenced_by_a_zombie_begins_again_where_the_group_is(process: Process) -> None:

@@ -14,6 +14,7 @@ from waiting import DEADLINE_S, wait_until
 from airflow_provider.declarative.exchange import RawRequest
 from airflow_provider.declarative.layout import Layout
 from airflow_provider.kafka import resting
+from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.shards import shard as shard_module
@@ -207,6 +208,23 @@ def test_that_a_shard_is_not_served_is_said_once_and_once_that_it_is(
         "serving shard 0",
     ]
     assert shard.shard.spoken_of
+
+
+def test_it_is_said_for_how_long_a_shard_has_not_been_served(
+    lived: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Lasting(Trouble):
+        @property
+        def lasts_s(self) -> float:
+            return 46.0
+
+    monkeypatch.setattr(shard_module, "Trouble", Lasting)
+    log = MemoryLog()
+    log.fails_to_load = [ShardError("no broker answers")]
+    assert lived(log).loaded.wait(DEADLINE_S)
+    assert said(caplog)[0] == (
+        "no broker answers; shard 0 will be served again when it is loaded, and was not for 46 s"
+    )
 
 
 def test_nothing_is_said_of_a_shard_that_is_given_away_before_it_was_served(
