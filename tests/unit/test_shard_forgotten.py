@@ -7,9 +7,9 @@ from coordinated import GROUP, heartbeat, whole
 from shard_log import Bridges, MemoryLog, raw
 
 from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.coordinator.settings import SESSION_TIMEOUT, CoordinatorSettings, MigrationPolicy
 from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsRequest
+from airflow_provider.declarative.wire.alter_configs import AlterableConfig, ConnectGroupAlterConfigsRequest
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.shards.classic import Seen
@@ -77,6 +77,16 @@ def test_nobody_joins_before_the_longest_session_is_over_that_a_group_had() -> N
     assert shard.beat(1, 0) is KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     shard.now += 1
     assert shard.beat(2, 0) is None
+
+
+def test_the_longest_session_is_noted_as_soon_as_it_is_granted() -> None:
+    """Only what was noted is known when the records are gone."""
+    shard = Forgotten()
+    shard.now += SESSION_MS
+    assert shard.beat(1, 0) is None
+    longer = AlterableConfig(name=SESSION_TIMEOUT, value=str(6 * SESSION_MS))
+    shard.serving.handle([raw(2, body=ConnectGroupAlterConfigsRequest(group_id=GROUP, configs=(longer,)))], {})
+    assert shard.log.granted_ms == 6 * SESSION_MS
 
 
 def test_nobody_joins_before_the_session_is_over_that_others_may_live_on(shard: Forgotten) -> None:
