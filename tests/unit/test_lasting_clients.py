@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import closing
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from mock_brokers import (
     INIT_PRODUCER_ID,
@@ -27,6 +27,7 @@ from airflow_provider.declarative.model import MemberEpoch
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.declarative.wire.apis import decode_request
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.protocol.model import MemberId
@@ -130,18 +131,24 @@ def test_what_has_no_result_when_its_writer_is_closed_has_failed(
 
 
 @pytest.mark.parametrize(("api", "error"), ENDS)
-def test_each_record_has_a_result_when_its_writer_ends_with_a_fatal_error(
+def test_each_record_has_one_result_if_a_fatal_error_comes_while_it_is_waited_for(
     brokers: MockBrokers, api: int, error: BrokerError
 ) -> None:
-    """Most of them are told in the midst of the call that raises the error."""
-    writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))
-    for _ in range(3):
-        brokers.fail(api, error)
-        written = [writer.send("g.status", "a", b"1") for _ in range(100)]
-        writer.close()
-        assert all(each.done() for each in written)
-        writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))
-    writer.close()
+    """Some are told in the midst of the call that raises the error."""
+    config = {"bootstrap.servers": brokers.servers, **COMMON, "enable.idempotence": True, "linger.ms": 1}
+    producer = LastingProducer(lambda: Producer(config), delivery_timeout_ms=60_000)
+    results: list[int] = []
+    brokers.fail(api, error)
+    for number in range(5):
+        producer.produce(
+            "g.status",
+            key=b"a",
+            value=b"1",
+            partition=0,
+            delivered=lambda _error, _message, number=number: results.append(number),
+        )
+    producer.close(DEADLINE_S)
+    assert sorted(results) == [*range(5)]
 
 
 @pytest.mark.parametrize(("api", "error"), ENDS)
