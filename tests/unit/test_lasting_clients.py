@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from mock_brokers import (
     INIT_PRODUCER_ID,
@@ -140,15 +141,14 @@ def test_each_record_has_one_result_if_a_fatal_error_comes_while_it_is_waited_fo
     results: list[int] = []
     brokers.fail(api, error)
     for number in range(5):
-        producer.produce(
-            "g.status",
-            key=b"a",
-            value=b"1",
-            partition=0,
-            delivered=lambda _error, _message, number=number: results.append(number),
-        )
+        told = functools.partial(_told, results, number)
+        producer.produce("g.status", key=b"a", value=b"1", partition=0, delivered=told)
     producer.close(DEADLINE_S)
     assert sorted(results) == [*range(5)]
+
+
+def _told(results: list[int], number: int, _error: KafkaError | None, _message: Message | None) -> None:
+    results.append(number)
 
 
 @pytest.mark.parametrize(("api", "error"), ENDS)
