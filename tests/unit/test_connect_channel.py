@@ -1,7 +1,8 @@
-"""Over which connections a token is sent to a Spark Connect server."""
+"""Over which connections a token is sent to a Spark Connect server, and how long a channel to it lasts."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import grpc
@@ -10,13 +11,15 @@ from fake_connect import FakeConnect, FakeQuery
 from queries_bench import ORDER
 from query_watch_bench import POLL_EVERY_S, Hearing
 from query_watch_bench import server as server
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.hands.servers import Servers
 from airflow_provider.runners import watches
 from airflow_provider.spark.runner import QueryAdopted, QueryUnreachable, RunnerEvent, TaskFinished
-from airflow_provider.spark_connect.calls import UnansweredError
+from airflow_provider.spark_connect.calls import ServerCalls, SessionUnknownError, UnansweredError
+from airflow_provider.spark_connect.channel import ServerChannel
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.messages import Caller
 from airflow_provider.spark_connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
 
 TOKEN = "the-token-of-nobody"
@@ -72,6 +75,42 @@ async def test_servers_that_are_allowed_and_the_worker_s_own_are_called() -> Non
         assert settings.server == known
     with pytest.raises(ServerNotAllowedError):
         await servers.settings_of(QueryHandle(server=ConnectServer(host="old"), session_id="s"))
+
+
+async def test_a_channel_outlasts_its_server(server: FakeConnect) -> None:
+    """It breaks off a call without an answer, finds the server that was started again, and hears that it has forgotten
+    the session.
+    """
+    session = server.handle(FakeQuery()).session_id
+    channel = ServerChannel(server.settings())
+    await channel.open()
+    server_calls = ServerCalls(channel, Caller(user_id="cospark", user_agent="cospark/tests"))
+    try:
+        await server_calls.require_session(session)
+        server.speaks.clear()
+        with pytest.raises(UnansweredError):
+            await server_calls.running(session, timeout_s=0.1)
+        await server.stop()
+        with pytest.raises(UnansweredError):
+            await server_calls.require_session(session)
+        server.forget()
+        await server.start()
+        await asyncio.wait_for(_forgotten(server_calls, session), DEADLINE_S)
+    finally:
+        await channel.close()
+
+
+async def _forgotten(server_calls: ServerCalls, session: str) -> None:
+    """Ask until the server answers that it does not know the session."""
+    while True:
+        try:
+            await server_calls.require_session(session)
+        except SessionUnknownError:
+            return
+        except UnansweredError:
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError("it knows the session")
 
 
 @pytest.mark.slow
