@@ -26,6 +26,7 @@ from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
 
+_ASK_AGAIN_MS: Final = 3_000
 _FAILED: Final = 1
 """The error to install when an assignor raises: all members keep what they have."""
 
@@ -82,11 +83,11 @@ class WorkerAssignors:
 
     def _when_unfit(self) -> int:
         """When it was last found that tasks of this worker should be tried elsewhere. It stays the same when they have
-        moved: any change causes another assignment.
+        moved: any change causes another assignment. If they stay, whoever computed had not read of them yet.
         """
-        unfit = self._unfit()
-        if not unfit <= self._known_unfit:
-            self._unfit_at_ms = wall_ms()
+        unfit, at_ms = self._unfit(), wall_ms()
+        if not unfit <= self._known_unfit or (unfit and at_ms - self._unfit_at_ms >= _ASK_AGAIN_MS):
+            self._unfit_at_ms = at_ms
         self._known_unfit = unfit
         return self._unfit_at_ms
 

@@ -37,9 +37,12 @@ def start_with_module(group: Fleet, name: str, folder: Path) -> None:
     group.start(name, command=("env", f"PYTHONPATH={path}", sys.executable, "-c", MAIN))
 
 
-async def test_its_tasks_go_elsewhere_and_it_stands_back_and_says_why(fleet: MakeFleet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "connect"])
+async def test_its_tasks_go_elsewhere_and_it_stands_back_and_says_why(
+    fleet: MakeFleet, tmp_path: Path, protocol: str
+) -> None:
     """Without any retries."""
-    async with fleet() as group:
+    async with fleet("--group-protocol", protocol) as group:
         group.start(W1)
         start_with_module(group, W2, tmp_path)
         await group.wait_for(
