@@ -85,6 +85,11 @@ class GroupRecord(ABC):
         return False
 
     @property
+    def moves_single_tasks(self) -> bool:
+        """Whether the next round can move one task and leave the others alone."""
+        return True
+
+    @property
     def waiting(self) -> Tasks:
         """All lost tasks that wait for their worker."""
         return NO_TASKS.union(*self.waiting_by_worker.values())

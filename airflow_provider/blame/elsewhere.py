@@ -110,9 +110,13 @@ class Places:
 
 
 def _staying(status: StatusSnapshot) -> Iterator[tuple[WorkerId, int]]:
-    """The workers that stay in the group and say so, with their slots."""
-    leaving_soon = frozenset() if status.group is None else status.group.leaving_soon
-    for worker in sorted(present(status) - leaving_soon - {BRIDGE}):
+    """The workers that stay in the group and say so, with their slots. In an eager group there is no better place: its
+    rounds stop all tasks and deal them out anew.
+    """
+    record = status.group
+    if record is None or not record.moves_single_tasks:
+        return
+    for worker in sorted(present(status) - record.leaving_soon - {BRIDGE}):
         said = status.workers.get(worker)
         if said is not None and said.slots and said.state is not WorkerPhase.STOPPING and not said.leaves_soon:
             yield worker, said.slots

@@ -65,6 +65,10 @@ class ClassicRecord(GroupRecord):
         return min(self.memory.ends_ms, default=self.memory.next_moves_at_ms if self.delay_ms else 0)
 
     @property
+    def moves_single_tasks(self) -> bool:
+        return self.protocol.cooperative
+
+    @property
     def learns(self) -> bool:
         return self.protocol is SubProtocol.EXTENSIBLE
 

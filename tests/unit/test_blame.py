@@ -163,6 +163,12 @@ def test_who_leads_a_round_knows_both() -> None:
     assert "a task that has failed is tried on another worker" in answer.record.because
 
 
+def test_no_round_of_an_eager_group_stops_all_tasks_for_one_that_has_failed() -> None:
+    group = failed_beside_healthy()
+    group.status = replace(group.status, group=replace(group.record, protocol=SubProtocol.DEFAULT))
+    assert group.places == {}
+
+
 # ---- the last try
 
 
