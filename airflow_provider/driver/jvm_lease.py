@@ -3,29 +3,28 @@
 Tasks check their lease in Python, but Spark knows nothing of it: a stream into one of Spark's own sinks commits batches
 as long as its JVM runs. If Python alone stands still (somebody has suspended it, or a regular expression holds the
 interpreter), it can't stop that stream, and meanwhile another worker starts the same task. So a thread of the JVM
-counts down, and Python winds it up again, with what is left of the lease.
+counts down, and Python tells it again and again how much is left of the lease.
 
 Theory of operation
 ===================
 
-The watch in the JVM *rests* while no task runs here: a worker that has stopped all tasks in time, because no broker
-answered, keeps its Spark. Before a task's code is called, and twice a second while one runs, Python *renews* it. If
-nobody has renewed it by the end that it knows, it halts the JVM, without any clean-up that could take time. Whatever
-needs Spark then finds that it has ended, and starts it anew. A lease that is over stays over, however late the thread
-or the next renewal comes to see that.
+The watch in the JVM *rests* while no task runs: a worker that has stopped all its tasks in time, because no broker
+answered, keeps its Spark. Before a task's code is called, and twice a second while one runs, Python *renews* the watch.
+If it has not by the end that the watch knows, the watch halts the JVM, without any clean-up that could take time.
+Whatever needs Spark then finds that it has ended, and starts it anew. A lease that is over stays over, however late the
+thread or the next renewal comes to see that.
 
-The watch is in the JVM itself and not in a process beside it, so that it acts although everything was suspended: it
-wakes up together with the streams, needs no other process to be awake, and asks nobody. Spark ships the compiler that
-it is made with, since it needs one for its own generated code.
+The watch is in the JVM and not in a process beside it, because it must also act if everything was suspended: it wakes
+up in the process that would commit, and needs nobody else to be awake. Spark itself ships a compiler for it
+(:func:`~airflow_provider.driver.pyspark_internals.compiled`).
 
-Time. A lease is told as what is left of it, never by a clock that both sides would have to share. The JVM's clock is
-read before Python's: so the end in the JVM comes no later than Python's, by the time of one call at most, and a renewal
-that was under way during a suspension says the end that it would have said before. The watch's clock is the kernel's
-time since boot, if there is one, since Java's own stops while the host is suspended. On other systems a suspension of
-the host is noticed after the next renewal.
+Time. The two processes share no clock: what is left is told. The JVM's clock is read first, and then how much is left.
+So the end in the JVM is never later than Python's, and earlier by the time between the two at most; and a renewal that
+was under way during a suspension is worth no more afterwards. The watch's clock is the kernel's time since boot,
+because Java's own stands still while the host is suspended. On other systems than Linux there is only Java's.
 
-If the coordinator has ended a lease before its time, nobody knows when others start the tasks. They are being stopped
-then, and have as long for that as before the regular end of a lease.
+If the coordinator has ended a lease before its time, nobody knows when others start the tasks. These have been told to
+stop, and have as long for that as before the regular end of a lease.
 """
 
 from __future__ import annotations
@@ -74,10 +73,10 @@ class Watch(Protocol):
 def next_end(now: int, left_s: float | None, told: int | None) -> int | None:
     """When the JVM is to end if it hears nothing more, by its clock; None: it is not to.
 
-    :param left_s: how much is left of the lease; None: no task runs
+    :param left_s: how much is left of the lease; None: there is none
     :param told: what it was told before
     """
-    if left_s is None or left_s == math.inf:
+    if left_s is None:
         return None
     if left_s > 0:
         return now + round(left_s * _NS)
@@ -98,7 +97,7 @@ class JvmLease:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._told: int | None = None
-        self._left_s = 0.0
+        self._told_left_s = 0.0
         threading.Thread(target=self._keep, name="jvm-lease", daemon=True).start()
 
     def renew(self) -> None:
@@ -107,24 +106,28 @@ class JvmLease:
         :raises Exception: if the JVM does not answer, or has ended
         """
         with self._lock:
-            if self._closed.is_set():
+            if self._closed.is_set() or (self._told is None and self._left_s() is None):
                 return
             now = self._watch.now()
-            left_s = min((left for left in self._leases_left() if left is not None), default=None)
+            left_s = self._left_s()
             until = next_end(now, left_s, self._told)
-            if until is not None:
-                self._watch.renew(until)
-            elif self._told is not None:
+            if until is None:
                 self._watch.rest()
-            self._told, self._left_s = until, left_s or 0.0
+            else:
+                self._watch.renew(until)
+            self._told, self._told_left_s = until, left_s or 0.0
+
+    def _left_s(self) -> float | None:
+        """What is left of the lease that ends first; None: there is none that ends."""
+        return min((left for left in self._leases_left() if left is not None and left < math.inf), default=None)
 
     def why_over(self) -> str:
         """Why the JVM has ended itself. If Python did not stand still, it has seen the lease run out."""
-        if self._left_s <= 2 * _LOOK_S:
+        if self._told_left_s <= 2 * _LOOK_S:
             return "a task still ran when this worker's lease was over"
         return (
-            f"this worker had not renewed its lease for {self._left_s:.1f} s (was its process suspended, or did a task"
-            " hold the interpreter?)"
+            f"this worker had not renewed its lease for {self._told_left_s:.1f} s (was its process suspended, or did a"
+            " task hold the interpreter?)"
         )
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import subprocess
 import threading
@@ -184,6 +185,14 @@ async def test_a_task_that_was_told_to_stop_before_has_stopped(watched: Any) -> 
         await bench.runner.stop([TASK], "revoked")
         bench.sight = Sight.ENDED
         assert isinstance(bench.events[-1], TaskStopped)
+
+
+async def test_what_is_left_of_the_lease_is_told_while_a_task_runs(watched: Any) -> None:
+    """When all have stopped in time, a lease that is over ends no JVM."""
+    async with watched() as bench:
+        assert bench.runner.lease_left_s() == math.inf
+        await bench.runner.stop([TASK], "lease over")
+        assert bench.runner.lease_left_s() is None
 
 
 async def test_that_there_are_no_executors_is_said_as_long_as_it_lasts(
