@@ -10,7 +10,7 @@ one come back in batches: first one task, then two, four, eight and so on, while
 trial, nothing else begins, and before it begins, all else must have run for the time of a trial. So a death during a
 trial counts for that batch alone. What ran well before goes on beside it: to stop it would take from it for certain
 what it may lose in a death. A task has stood its trial when it has run for a minute, or has ended. Then it is
-*acquitted*: its counts begin at zero.
+*acquitted*: its counts begin at zero. The same time acquits those that were counted and need no trial.
 
 *Halving.* If a batch dies, its tasks have been counted once more than the others. What needs no trial comes back first,
 and then those that were counted less, all together, because the reason is not among them. Then the batch comes back in
@@ -22,9 +22,10 @@ alone on trial when it ends it for the time ``max_spark_deaths + ceil(log2(n))``
 Processes and servers are ended by people, too, so there it must have been alone twice in a row. Therefore, no task
 fails because of another one, however many there are.
 
-What ends Spark only later than a minute after its start is acquitted each time. Then nobody fails, and all continue
-from where they were. But a batch task continues from its beginning, and would never end. So its trials grow with its
-attempts, and while it is the only one that runs here, it is not acquitted.
+What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
+stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
+grow with its attempts, and while it is the only one that runs here, it is not acquitted. Not so after the death of a
+process: a task that takes hours may lose its machine several times.
 
 All this is decided for each worker by itself, from the records of its tasks: these go with the tasks when they move.
 """
@@ -50,11 +51,6 @@ _FIRST_WAIT_MS: Final = 1_000
 _LONGEST_WAIT_MS: Final = 60_000
 _CALM_MS: Final = 600_000
 """After this time without an end of Spark, the wait after the next end is short again."""
-_FORGIVEN_MS: Final = 3_600_000
-"""Earlier deaths no longer count for a stream that has run for this long: it may run for months."""
-_FORGIVEN_ON_SERVER_MS: Final = 600_000
-"""The same for a stream on a server. A server runs the streams of many workers, and people restart it: three restarts
-in an hour must not put all of them on trial."""
 _LOOK_AGAIN_MS: Final = 1_000
 _ALONE: Final = 1
 _ALONE_WHERE_PEOPLE_END_IT: Final = 2
@@ -87,7 +83,7 @@ class Suspects:
     def __init__(self, max_deaths: int) -> None:
         self._max_deaths = max_deaths
         self._tried_from = max(1, max_deaths - 1)
-        self._prime: set[TaskId] = set()
+        self._suspects: set[TaskId] = set()
         self._accused: dict[int, Tasks] = {}
         self._returning: set[TaskId] = set()
         self._batch_of = self._batch = 0
@@ -98,9 +94,10 @@ class Suspects:
         self._hold_until_ms = 0
 
     def admit(self, run: TaskRun) -> None:
-        """Note a task that this worker has got, in case that it needs a trial."""
-        if run.deaths >= self._tried_from:
-            self._prime.add(run.task)
+        """Note a task that this worker has got, in case that it is a suspect."""
+        if run.deaths:
+            self._suspects.add(run.task)
+        if self._needs_trial(run):
             self._returning.discard(run.task)
             self._batch_of = 0
 
@@ -113,21 +110,19 @@ class Suspects:
         self._returning.add(run.task)
         if run.began_ms is None or run.task not in accused:
             return replaced(run, error=event.failure)
-        forgiven_ms = _FORGIVEN_ON_SERVER_MS if run.detached else _FORGIVEN_MS
-        run = self._counted(_forgiven(run, event.now_ms - run.began_ms, forgiven_ms), alone=run.alone, spark=1)
+        run = self._counted(run, alone=run.alone, spark=1)
         advice = "give it less to do, or Spark more memory"
         failure = self._failure(run, "Spark has ended", advice, condemned=self.condemns(run))
         message = f"{failure}. The last time: {event.failure.message}"
         return replaced(run, error=TaskFailure.of(message, event.failure.traceback))
 
-    def process_ended(self, run: TaskRun, last: TaskStatus, *, wall_ms: int) -> TaskRun:
+    def process_ended(self, run: TaskRun, last: TaskStatus) -> TaskRun:
         """A task when a worker gets it whose last process has ended, or lost its lease, while the task ran.
 
         :param last: the record that says that it was running
         """
-        assert last.started_at_ms is not None
         self._returning.add(run.task)
-        run = self._counted(_forgiven(run, wall_ms - last.started_at_ms, _FORGIVEN_MS), alone=last.alone, process=1)
+        run = self._counted(run, alone=last.alone, process=1)
         condemned = run.deaths >= self._max_deaths and run.died_alone >= _ALONE_WHERE_PEOPLE_END_IT
         if condemned:
             self.condemned.add(run.task)
@@ -194,10 +189,10 @@ class Suspects:
     # ---- trials
 
     def acquitted(self, runs: RunTable, *, now_ms: int) -> list[TaskRun]:
-        """The tasks that have stood their trial, with their new counts."""
-        stood = (run for run in self._in(runs, RunState.STARTED) if not _is_on_trial(run, now_ms))
-        acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or run.kind is TaskKind.STREAMING]
-        self._prime.difference_update(run.task for run in acquitted)
+        """The tasks that have stood the time of their trial, with their new counts."""
+        stood = (run for run in self._in(runs, RunState.STARTED) if _ran_ms(run, now_ms) >= _trial_ms(run))
+        acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not _would_never_end(run)]
+        self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
 
     def turn(self, runs: RunTable, others: Tasks = NO_TASKS, *, slots: int, now_ms: int) -> Turn:
@@ -206,7 +201,7 @@ class Suspects:
         :param others: those that may not for other reasons
         :param slots: how many slots the worker has
         """
-        waiting = self._in(runs, RunState.WAITING)
+        waiting = self._waiting(runs)
         if self._on_trial(runs, now_ms):
             return Turn(others.union(run.task for run in waiting), NO_TASKS)
         if waiting and self._some_return(runs, others, slots=slots, now_ms=now_ms):
@@ -227,7 +222,7 @@ class Suspects:
 
     def trial_ms(self, runs: RunTable, *, now_ms: int) -> int | None:
         """When to check again whether a trial is over, or may begin (monotonic milliseconds); None: none is wanted."""
-        wanted = self._on_trial(runs, now_ms) or (self._in(runs, RunState.WAITING) and _some_are_young(runs, now_ms))
+        wanted = self._on_trial(runs, now_ms) or (self._waiting(runs) and _some_are_young(runs, now_ms))
         return now_ms + _LOOK_AGAIN_MS if wanted else None
 
     def due_ms(self, runs: RunTable, other_ms: int | None = None, *, now_ms: int) -> int | None:
@@ -236,7 +231,10 @@ class Suspects:
         :param other_ms: when to look again for another reason, if that is sooner
         """
         due_ms = self._hold_until_ms if self.holds(now_ms) else self.trial_ms(runs, now_ms=now_ms)
-        return min((due for due in (due_ms, other_ms) if due is not None), default=None)
+        started = self._in(runs, RunState.STARTED)
+        stand_ms = [run.began_ms + _trial_ms(run) for run in started if run.began_ms is not None]
+        acquitted_ms = min((at_ms for at_ms in stand_ms if at_ms > now_ms), default=None)
+        return min((due for due in (due_ms, acquitted_ms, other_ms) if due is not None), default=None)
 
     def _some_return(self, runs: RunTable, others: Tasks, *, slots: int, now_ms: int) -> bool:
         """Whether something can start that ran when Spark or its process ended, and needs no trial."""
@@ -255,18 +253,33 @@ class Suspects:
         return batch[: self._batch if self._batch_of == least else 1]
 
     def _in(self, runs: RunTable, state: RunState) -> list[TaskRun]:
-        if not self._prime:
+        if not self._suspects:
             return []
-        self._prime = {task for task in self._prime if task in runs and runs[task].deaths >= self._tried_from}
-        return [runs[task] for task in self._prime if runs[task].state is state]
+        self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
+        return [runs[task] for task in self._suspects if runs[task].state is state]
+
+    def _waiting(self, runs: RunTable) -> list[TaskRun]:
+        """Those that wait for their trial."""
+        return [run for run in self._in(runs, RunState.WAITING) if self._needs_trial(run)]
 
     def _on_trial(self, runs: RunTable, now_ms: int) -> Tasks:
-        return frozenset(run.task for run in self._in(runs, RunState.STARTED) if _is_on_trial(run, now_ms))
+        started = (run for run in self._in(runs, RunState.STARTED) if self._needs_trial(run))
+        return frozenset(run.task for run in started if _ran_ms(run, now_ms) < _trial_ms(run))
+
+    def _needs_trial(self, run: TaskRun) -> bool:
+        return run.deaths >= self._tried_from
 
 
-def _is_on_trial(run: TaskRun, now_ms: int) -> bool:
-    attempts = 0 if run.kind is TaskKind.STREAMING or run.task.is_planner else run.attempt - run.failures - run.deaths
-    return _ran_ms(run, now_ms) < TRIAL_MS << max(0, min(attempts - 1, _LONGER_TRIALS))
+def _would_never_end(run: TaskRun) -> bool:
+    """Whether it never comes further if it ends Spark late."""
+    return run.kind is TaskKind.BATCH and run.spark_deaths > 0
+
+
+def _trial_ms(run: TaskRun) -> int:
+    if not _would_never_end(run):
+        return TRIAL_MS
+    acquitted_before = run.attempt - run.failures - run.deaths - 1
+    return TRIAL_MS << max(0, min(acquitted_before, _LONGER_TRIALS))
 
 
 def _ran_ms(run: TaskRun, now_ms: int) -> int:
@@ -288,11 +301,6 @@ def _fitting(batch: list[TaskRun], runs: RunTable, slots: int) -> list[TaskRun]:
             break
         fitting.append(run)
     return fitting
-
-
-def _forgiven(run: TaskRun, ran_ms: int, forgiven_ms: int) -> TaskRun:
-    """Without its earlier deaths, if it is a stream that has run for long."""
-    return _without_deaths(run) if run.kind is TaskKind.STREAMING and ran_ms >= forgiven_ms else run
 
 
 def _without_deaths(run: TaskRun) -> TaskRun:

@@ -1,7 +1,10 @@
 """Whether a worker's process has ended, or lost its lease, while a task ran in it.
 
-Only the records say so: the task's own, which still says that it is running, and what is known of the worker that wrote
-it. A process that ends in an orderly way stops its tasks first, and writes that.
+Only the records say so: the task's own, which still says that it is running when another process gets the task, and the
+last word of the worker that wrote it. A process that gives a task up stops it first, and writes that before the round
+in which somebody else gets the task. If this record comes late all the same, the task is suspected once without a
+reason, for as long as a trial. To wait for the record of the round would be too late: the task may end this process
+before that.
 """
 
 from __future__ import annotations
@@ -32,7 +35,4 @@ def died_with_its_process(
     said = before if last.worker == worker else status.workers.get(last.worker)
     if said is None or said.state in _IN_ORDER:
         return False
-    if last.worker == worker:
-        return not is_same_process(said.process, process)
-    removed = status.group is not None and status.group.is_without(last.worker, last.epoch)
-    return removed or said.state is WorkerPhase.JOINING
+    return last.worker != worker or not is_same_process(said.process, process)

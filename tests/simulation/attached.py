@@ -68,7 +68,7 @@ class Attached:
             process=process.name,
             lease_ms=process.settings.session_timeout_ms,
             linger_ms=0,
-            max_spark_deaths=1,
+            max_spark_deaths=process.world.culprits.max_deaths,
             mask=str,
         )
         self._execution = Execution(settings, process.jobs, self._world.status.snapshot(), now_ms=process.now)
@@ -278,12 +278,13 @@ class Attached:
 
     def _hands(self) -> Mapping[type[commands.Command], Callable[[Any], None]]:
         """How each command is carried out. No task here outlives its process, so none is just let go of."""
+        process = self._process
         return {
             commands.StartAttempt: lambda command: self._begin(command.run),
             commands.StartWarmUp: lambda command: self.warm_ups.start(command.run.task),
             commands.StopWarmUp: lambda command: self.warm_ups.stop(command.task),
             commands.StopAttempts: lambda command: self._stop_later(command.tasks),
-            commands.LetBegin: _nothing,
+            commands.LetBegin: lambda command: self._world.culprits.called(process, command.task),
             commands.WriteStart: self._write_start,
             commands.WriteStatus: lambda command: self._say(command.status),
             commands.WriteStopped: lambda command: self._say_last(command.status),

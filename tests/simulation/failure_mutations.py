@@ -1,5 +1,5 @@
 # the texts to replace are copied from the code
-"""Mistakes with tasks that failed for good, keep their place, and are retried there."""
+"""Mistakes with tasks that failed for good and keep their place, and with tasks that end processes."""
 
 from __future__ import annotations
 
@@ -171,5 +171,25 @@ FAILURE_MUTATIONS = (
         module="airflow_provider.hands.standby",
         edits=((" or (self._keeps_failed and self._has_failed(task))", ""),),
         unit_test="tests/unit/test_worker_kept.py",
+    ),
+    Mutation(
+        name="suspects nothing that ran in a lost process",
+        module="airflow_provider.runs.process_deaths",
+        edits=(
+            ("    return last.worker != worker or not is_same_process(said.process, process)\n", "    return False\n"),
+        ),
+        unit_test="tests/simulation/test_culprits.py",
+    ),
+    Mutation(
+        name="condemns what was on trial with others",
+        module=f"{_EXECUTION}.suspects",
+        edits=(("run.died_alone + 1 if alone else 0", "run.died_alone + 1"),),
+        unit_test="tests/simulation/test_culprits.py",
+    ),
+    Mutation(
+        name="acquits nobody",
+        module=f"{_EXECUTION}.suspects",
+        edits=(("        return acquitted\n", "        return []\n"),),
+        unit_test="tests/simulation/test_culprits.py",
     ),
 )

@@ -444,8 +444,8 @@ MUTATIONS = (
         module=f"{EXECUTION}.attempts",
         edits=(
             (
-                "    if event.handle is None:\n        x.write(run, TaskState.RUNNING)\n",
-                "    if event.handle is None:\n        pass\n",
+                "otherwise it was told to stop before it began\n        x.write_start(run)\n",
+                "otherwise it was told to stop before it began\n        pass\n",
             ),
         ),
         plan="calm",

@@ -16,6 +16,7 @@ from simulation import invariants
 from simulation.checks import Checks
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
+from simulation.culprits import Culprits
 from simulation.failing import HistoryError
 from simulation.jobs import JobsTopic, of_one_slot, unweighed
 from simulation.lacking import Lacking
@@ -119,6 +120,7 @@ class World:
         self.checks = Checks(self)
         self.trials = Trials(self)
         self.lacking = Lacking(self)
+        self.culprits = Culprits(self)
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, written
-from group_records import record_of
 
 from airflow_provider.execution.commands import Command, WriteStatus
 from airflow_provider.execution.state import Execution
@@ -38,11 +37,10 @@ class Group(Script):
             )
             self.say(replace(ran, **fields))
 
-    def other_is(self, phase: WorkerPhase, *, member: bool = False) -> None:
-        """What the other worker has said, and whether the last round still has it."""
+    def other_is(self, phase: WorkerPhase) -> None:
+        """What the other worker has said."""
         said = WorkerStatus(worker=OTHER, state=phase, epoch=Epoch(1), slots=2, process="there/1/2")
-        members = {ME: frozenset[TaskId]()} | ({OTHER: frozenset[TaskId]()} if member else {})
-        self.status = replace(self.status, workers={OTHER: said}, group=record_of(members, epoch=2), point=Point())
+        self.status = replace(self.status, workers={OTHER: said}, point=Point())
         self.read(self.jobs)
 
     def begins(self, *tasks: TaskId) -> None:
@@ -95,22 +93,21 @@ def test_a_planner_is_suspected_like_any_task() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "member", "fields"),
+    ("phase", "fields"),
     [
-        (WorkerPhase.LEFT, False, {}),
-        (WorkerPhase.STOPPING, False, {}),
-        (WorkerPhase.DEFERRED, False, {}),
-        (WorkerPhase.STABLE, True, {}),
-        (WorkerPhase.STABLE, False, {"state": TaskState.STOPPED}),
-        (WorkerPhase.STABLE, False, {"started_at_ms": None, "state": TaskState.PENDING}),
-        (WorkerPhase.STABLE, False, {"run_key": "an earlier run"}),
+        (WorkerPhase.LEFT, {}),
+        (WorkerPhase.STOPPING, {}),
+        (WorkerPhase.DEFERRED, {}),
+        (WorkerPhase.STABLE, {"state": TaskState.STOPPED}),
+        (WorkerPhase.STABLE, {"started_at_ms": None, "state": TaskState.PENDING}),
+        (WorkerPhase.STABLE, {"run_key": "an earlier run"}),
     ],
-    ids=["left", "stops", "deferred", "still a member", "has stopped", "waited", "another run"],
+    ids=["left", "stops", "deferred", "has stopped", "waited", "another run"],
 )
-def test_what_ended_in_order_is_not_suspected(phase: WorkerPhase, member: bool, fields: dict[str, Any]) -> None:
+def test_what_ended_in_order_is_not_suspected(phase: WorkerPhase, fields: dict[str, Any]) -> None:
     group = Group()
     group.ran_there(A0, **fields)
-    group.other_is(phase, member=member)
+    group.other_is(phase)
     assert told(group.give(A0, epoch=2)) == []
     assert group.execution.runs[A0].suspected == 0
 

@@ -1,0 +1,92 @@
+"""A task that ends the process of its worker again and again is found, and fails alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from simulation.world import World
+
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId, planner_of
+from airflow_provider.records import TaskState
+
+MAX_DEATHS = 3
+HOUR_MS = 3_600_000
+SOON_BACK, LOST = (100, 5_000), (60_000, 90_000)
+"""Within its session, a worker has its tasks again; after that, others may have them."""
+
+
+def most_deaths(tasks: int, workers: int) -> int:
+    """How often processes end at most: twice with all tasks together, then as often as halves the tasks of a worker,
+    and twice with nothing but the culprit on trial. Each worker that gets the culprit for the first time may start
+    it beside others once more.
+    """
+    return 4 + math.ceil(math.log2(tasks)) + workers - 1
+
+
+def group(tasks: int, workers: int, *, seed: int, back_ms: tuple[int, int]) -> World:
+    settings = MemberSettings(group_id="g", worker=WorkerId("template"), protocol=ConnectProtocol.SESSIONED)
+    world = World(seed, policy=Deferred(max_delay_ms=20_000), settings=settings)
+    world.culprits.max_deaths, world.culprits.back_ms = MAX_DEATHS, back_ms
+    world.configure({TaskId("a", index) for index in range(tasks)})
+    for number in range(workers):
+        world.start(f"w{number}")
+    return world
+
+
+def failed(world: World) -> set[TaskId]:
+    return {task for task, word in world.status.tasks.items() if word.status.state is TaskState.FAILED}
+
+
+def running(world: World) -> set[TaskId]:
+    return {task for worker in world.live for task in world.running(worker)}
+
+
+@pytest.mark.parametrize("back_ms", [SOON_BACK, LOST], ids=["soon back", "lost"])
+@pytest.mark.parametrize(("tasks", "workers"), [(1, 1), (8, 1), (12, 2), (40, 3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_culprit_is_found_and_nobody_else_fails(
+    tasks: int, workers: int, back_ms: tuple[int, int], seed: int
+) -> None:
+    world = group(tasks, workers, seed=seed, back_ms=back_ms)
+    everybody = {TaskId("a", index) for index in range(tasks)}
+    culprit = TaskId("a", seed * 7 % tasks)
+    world.culprits.after_ms[culprit] = (0, 700, 20_000)[seed]
+    world.run_until(lambda: bool(failed(world)), within_ms=4 * HOUR_MS)
+    assert failed(world) == {culprit}
+    assert world.culprits.deaths <= most_deaths(tasks, workers)
+    world.run_until(lambda: running(world) == everybody - {culprit}, within_ms=HOUR_MS)
+    world.run(HOUR_MS)
+    assert failed(world) == {culprit}
+    assert not any(word.status.deaths for task, word in world.status.tasks.items() if task != culprit and word.running)
+
+
+def test_two_culprits_are_found() -> None:
+    world = group(12, 2, seed=1, back_ms=SOON_BACK)
+    culprits = {TaskId("a", 3), TaskId("a", 8)}
+    world.culprits.after_ms.update(dict.fromkeys(culprits, 500))
+    world.run_until(lambda: failed(world) == culprits, within_ms=8 * HOUR_MS)
+    assert world.culprits.deaths <= 2 * most_deaths(12, 2)
+
+
+def test_a_planner_is_found_like_a_task() -> None:
+    world = group(3, 1, seed=1, back_ms=SOON_BACK)
+    planner = planner_of("p")
+    world.configure({*(TaskId("a", index) for index in range(3)), planner})
+    world.culprits.after_ms[planner] = 100
+    world.run_until(lambda: failed(world) == {planner}, within_ms=HOUR_MS)
+    assert world.culprits.deaths <= most_deaths(4, 1)
+
+
+def test_people_who_kill_processes_fail_nobody() -> None:
+    """Each kill comes in the middle of a trial."""
+    world = group(8, 1, seed=2, back_ms=SOON_BACK)
+    for _ in range(40):
+        world.run(world.processes["w0"].rng.randint(60_000, 400_000))
+        world.bounce("w0", 1_000)
+        world.run(2_000)
+    world.run(2 * HOUR_MS)
+    assert not failed(world)
+    assert len(running(world)) == 8
