@@ -107,9 +107,11 @@ from airflow_provider.execution.events import (
 )
 from airflow_provider.execution.rules import Table, all_late, apply, late, to
 from airflow_provider.execution.state import Execution
+from airflow_provider.execution.suspects import Turn
 from airflow_provider.ledger.status_view import said_since
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState
+from airflow_provider.runs.claims import LOOK_MS
 from airflow_provider.runs.runs import RunState
 
 _GONE: Final = None
@@ -376,12 +378,21 @@ def _tell_of_suspects(x: Execution) -> None:
         x.write(x.keep(acquitted), TaskState.RUNNING)
 
 
+def _next_turn(x: Execution) -> Turn:
+    turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now)
+    batch = [x.runs[task] for task in turn.only or ()]
+    if not batch or x.suspects.servers.may_begin(batch, x.status, now_ms=x.now, wall_ms=x.wall):
+        return turn
+    x.look_at_ms = x.look_at_ms or x.now + LOOK_MS
+    return Turn(turn.blocked | turn.only if turn.only else turn.blocked)
+
+
 def _start_next(x: Execution) -> None:
     """Start as many tasks as there are free slots. A task that has ended elsewhere makes room for another one."""
     if not x.may_start:
         return
     free, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
-    x.turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now)
+    x.turn = _next_turn(x)
     x.blocked, only = x.turn.blocked, x.turn.only
     for task in (
         x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked)

@@ -118,7 +118,7 @@ class Execution:
         self.runs = RunTable()
         self._before = status.workers.get(settings.worker)
         self.learners = Learners(deaths=deaths_after(self._before, settings.process))
-        self.suspects = Suspects(settings.max_spark_deaths)
+        self.suspects = Suspects(settings.max_spark_deaths, settings.worker)
         self.turn = Turn()
         self.claims = Claims(process=settings.process, lease_ms=settings.lease_ms)
         self.stops: dict[TaskId, TaskStatus] = {}
@@ -180,7 +180,7 @@ class Execution:
 
     def next_due_ms(self) -> int | None:
         """When something changes without an event (monotonic milliseconds)."""
-        due = self.suspects.due_ms(self.runs, self.runs.next_due_ms(now_ms=self.now), now_ms=self.now)
+        due = self.suspects.due_ms(self.runs.next_due_ms(now_ms=self.now), now_ms=self.now)
         over = self.idle_since_ms + self.settings.linger_ms
         lingers = over if self._wants_to_go and over > self.now else None
         learns = self._next_warm_up_ms()

@@ -27,7 +27,8 @@ stream continues from where it was. A batch task begins anew, and would never en
 grow with its attempts, and while it is the only one that runs here, it is not acquitted. Not so after the death of a
 process: a task that takes hours may lose its machine several times.
 
-All this is decided for each worker by itself, from the records of its tasks: these go with the tasks when they move.
+Each worker decides this by itself, from the records of its tasks: these go with the tasks when they move. Workers that
+share a server try their suspects one worker after the other (``shared_servers.py``).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.execution.events import SparkLost, WarmUpLost
+from airflow_provider.execution.shared_servers import SharedServers
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.replacing import replaced
@@ -77,14 +79,19 @@ class Suspects:
     """The suspects among one worker's tasks, and its pauses after an end of Spark.
 
     :param max_deaths: a task may fail when so many deaths have been counted
+    :param worker: whose tasks they are
     :ivar condemned: tasks that are not to start again, because they have ended their worker's process
     """
 
-    def __init__(self, max_deaths: int) -> None:
+    def __init__(self, max_deaths: int, worker: WorkerId) -> None:
         self._max_deaths = max_deaths
         self._tried_from = max(1, max_deaths - 1)
+        self.servers = SharedServers(worker, tried_from=self._tried_from, trial_ms=TRIAL_MS)
         self._suspects: set[TaskId] = set()
+        self._acquits_at_ms = 0
+        self._look_at_ms: int | None = None
         self._accused: dict[int, Tasks] = {}
+        self._accused_last = NO_TASKS
         self._returning: set[TaskId] = set()
         self._batch_of = self._batch = 0
         self._news: dict[WorkerId, list[str]] = {}
@@ -137,7 +144,7 @@ class Suspects:
 
     def condemns(self, run: TaskRun) -> bool:
         """Whether a task that has just lost its Spark counts as the reason."""
-        alone = _ALONE_WHERE_PEOPLE_END_IT if run.detached else _ALONE
+        alone = _ALONE if run.handle is None else _ALONE_WHERE_PEOPLE_END_IT
         return run.deaths >= self._max_deaths and run.died_alone >= alone
 
     def news(self) -> list[str]:
@@ -174,8 +181,11 @@ class Suspects:
         """A Spark has ended: start nothing for a while."""
         if event.spark in self._accused:
             return
+        if self.holds(event.now_ms):  # nothing has begun since the last one: it is the same
+            self._accused[event.spark] = self._accused_last
+            return
         ran = frozenset(task for task in runs.active if runs[task].state is RunState.STARTED)
-        self._accused[event.spark] = self._on_trial(runs, event.now_ms) or ran
+        self._accused[event.spark] = self._accused_last = self._tried(runs, event.now_ms)[1] or ran
         self._batch_of = 0
         calm = self._last_ms is not None and event.now_ms - self._last_ms >= _CALM_MS
         self._in_a_row = 1 if calm else self._in_a_row + 1
@@ -190,7 +200,13 @@ class Suspects:
 
     def acquitted(self, runs: RunTable, *, now_ms: int) -> list[TaskRun]:
         """The tasks that have stood the time of their trial, with their new counts."""
-        stood = (run for run in self._in(runs, RunState.STARTED) if _ran_ms(run, now_ms) >= _trial_ms(run))
+        if not self._suspects or now_ms < self._acquits_at_ms:
+            return []
+        self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
+        started = [run for task in self._suspects if (run := runs[task]).state is RunState.STARTED]
+        left_ms = (_trial_ms(run) - _ran_ms(run, now_ms) for run in started)
+        self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
+        stood = (run for run in started if _ran_ms(run, now_ms) >= _trial_ms(run))
         acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not _would_never_end(run)]
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
@@ -201,8 +217,12 @@ class Suspects:
         :param others: those that may not for other reasons
         :param slots: how many slots the worker has
         """
-        waiting = self._waiting(runs)
-        if self._on_trial(runs, now_ms):
+        self._look_at_ms = None
+        if not self._suspects:
+            return Turn(others)
+        waiting, on_trial = self._tried(runs, now_ms)
+        if on_trial:
+            self._look_at_ms = now_ms + _LOOK_AGAIN_MS
             return Turn(others.union(run.task for run in waiting), NO_TASKS)
         if waiting and self._some_return(runs, others, slots=slots, now_ms=now_ms):
             return Turn(others.union(run.task for run in waiting))
@@ -212,6 +232,7 @@ class Suspects:
         blocked = others.union(run.task for run in waiting) - {run.task for run in fitting or batch[:1]}
         if not fitting:
             return Turn(blocked)  # it waits for slots like all others
+        self._look_at_ms = now_ms + _LOOK_AGAIN_MS
         return Turn(blocked, NO_TASKS if _some_are_young(runs, now_ms) else frozenset(run.task for run in fitting))
 
     def begun(self, turn: Turn, runs: RunTable) -> None:
@@ -222,19 +243,19 @@ class Suspects:
 
     def trial_ms(self, runs: RunTable, *, now_ms: int) -> int | None:
         """When to check again whether a trial is over, or may begin (monotonic milliseconds); None: none is wanted."""
-        wanted = self._on_trial(runs, now_ms) or (self._waiting(runs) and _some_are_young(runs, now_ms))
+        waiting, on_trial = self._tried(runs, now_ms)
+        wanted = on_trial or (waiting and _some_are_young(runs, now_ms))
         return now_ms + _LOOK_AGAIN_MS if wanted else None
 
-    def due_ms(self, runs: RunTable, other_ms: int | None = None, *, now_ms: int) -> int | None:
+    def due_ms(self, other_ms: int | None = None, *, now_ms: int) -> int | None:
         """When :meth:`holds` and :meth:`turn` may change (monotonic milliseconds).
 
         :param other_ms: when to look again for another reason, if that is sooner
         """
-        due_ms = self._hold_until_ms if self.holds(now_ms) else self.trial_ms(runs, now_ms=now_ms)
-        started = self._in(runs, RunState.STARTED)
-        stand_ms = [run.began_ms + _trial_ms(run) for run in started if run.began_ms is not None]
-        acquitted_ms = min((at_ms for at_ms in stand_ms if at_ms > now_ms), default=None)
-        return min((due for due in (due_ms, acquitted_ms, other_ms) if due is not None), default=None)
+        due_ms = self._hold_until_ms if self.holds(now_ms) else self._look_at_ms
+        acquits_ms = self._acquits_at_ms if self._suspects else None
+        own_ms = (at_ms for at_ms in (due_ms, acquits_ms) if at_ms is not None and at_ms > now_ms)
+        return min((*own_ms, *(() if other_ms is None else (other_ms,))), default=None)
 
     def _some_return(self, runs: RunTable, others: Tasks, *, slots: int, now_ms: int) -> bool:
         """Whether something can start that ran when Spark or its process ended, and needs no trial."""
@@ -252,19 +273,18 @@ class Suspects:
             return batch
         return batch[: self._batch if self._batch_of == least else 1]
 
-    def _in(self, runs: RunTable, state: RunState) -> list[TaskRun]:
-        if not self._suspects:
-            return []
-        self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
-        return [runs[task] for task in self._suspects if runs[task].state is state]
-
-    def _waiting(self, runs: RunTable) -> list[TaskRun]:
-        """Those that wait for their trial."""
-        return [run for run in self._in(runs, RunState.WAITING) if self._needs_trial(run)]
-
-    def _on_trial(self, runs: RunTable, now_ms: int) -> Tasks:
-        started = (run for run in self._in(runs, RunState.STARTED) if self._needs_trial(run))
-        return frozenset(run.task for run in started if _ran_ms(run, now_ms) < _trial_ms(run))
+    def _tried(self, runs: RunTable, now_ms: int) -> tuple[list[TaskRun], Tasks]:
+        """The tasks that wait for their trial, and those on trial."""
+        waiting, on_trial = [], []
+        for task in self._suspects:
+            run = runs.get(task)
+            if run is None or not self._needs_trial(run):
+                continue
+            if run.state is RunState.WAITING:
+                waiting.append(run)
+            elif run.state is RunState.STARTED and _ran_ms(run, now_ms) < _trial_ms(run):
+                on_trial.append(task)
+        return waiting, frozenset(on_trial)
 
     def _needs_trial(self, run: TaskRun) -> bool:
         return run.deaths >= self._tried_from

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from executor_bench import A0, A1, A2, bench
+from executor_bench import A0, A1, A2, ME, bench
 from waiting import eventually
 
 from airflow_provider.execution import suspects as module
@@ -153,7 +153,7 @@ def table(*runs: TaskRun) -> RunTable:
 
 
 def knowing(runs: RunTable, max_deaths: int = 3) -> Suspects:
-    suspects = Suspects(max_deaths)
+    suspects = Suspects(max_deaths, ME)
     for run in runs.values():
         suspects.admit(run)
     return suspects
@@ -174,16 +174,16 @@ def test_with_one_chance_left_tasks_run_one_after_the_other_and_nothing_begins_b
     assert suspects.turn(runs, tasks(0), slots=9, now_ms=0) == Turn(tasks(0), tasks(1)), "the first can't start now"
     runs[A0] = running(0, 2, began_ms=1_000)
     assert suspects.turn(runs, slots=9, now_ms=1_000 + TRIAL_MS - 1) == Turn(tasks(1), tasks())
-    assert suspects.due_ms(runs, now_ms=1_000) is not None
+    assert suspects.due_ms(now_ms=1_000) is not None
 
 
 def test_a_trial_begins_when_what_runs_has_run_as_long_as_a_trial() -> None:
     runs = table(run_of(0, deaths=2), running(1, 0, began_ms=1_000), run_of(2))
     suspects = knowing(runs)
     assert suspects.turn(runs, slots=9, now_ms=2_000) == Turn(tasks(), tasks())
-    assert suspects.due_ms(runs, now_ms=2_000) is not None
+    assert suspects.due_ms(now_ms=2_000) is not None
     assert suspects.turn(runs, slots=9, now_ms=1_000 + TRIAL_MS) == Turn(tasks(), tasks(0))
-    assert suspects.due_ms(runs, now_ms=1_000 + TRIAL_MS) is None
+    assert suspects.trial_ms(runs, now_ms=1_000 + TRIAL_MS) is None
 
 
 def test_what_waits_for_a_trial_keeps_nobody_from_running_while_it_has_no_slot() -> None:
@@ -247,7 +247,7 @@ def test_a_death_while_nobody_is_on_trial_counts_for_all_and_fails_nobody() -> N
 
 def test_spark_that_ends_before_a_task_has_begun_says_nothing_of_the_task() -> None:
     runs = table(run_of(0, state=RunState.STARTED))
-    assert Suspects(1).lost(runs, death_of(runs[A0], now_ms=0)).spark_deaths == 0
+    assert Suspects(1, ME).lost(runs, death_of(runs[A0], now_ms=0)).spark_deaths == 0
 
 
 def test_on_a_server_a_task_must_have_been_alone_twice() -> None:
@@ -266,7 +266,8 @@ def test_on_a_server_a_task_must_have_been_alone_twice() -> None:
 def test_a_death_is_forgiven_when_the_task_has_run_well_for_a_minute(kind: TaskKind) -> None:
     runs = table(running(0, 1, began_ms=0, kind=kind), running(1, 0, began_ms=0))
     suspects = knowing(runs)
-    assert suspects.due_ms(runs, now_ms=5) == TRIAL_MS
+    assert not suspects.acquitted(runs, now_ms=5)
+    assert suspects.due_ms(now_ms=5) == TRIAL_MS
     assert not suspects.acquitted(runs, now_ms=TRIAL_MS - 1)
     assert [run.deaths for run in suspects.acquitted(runs, now_ms=TRIAL_MS)] == [0]
 
@@ -290,11 +291,11 @@ def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
 
 def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one() -> None:
     runs = table(running(0, 0, began_ms=0))
-    suspects, pauses, now = Suspects(99), list[int](), 0
+    suspects, pauses, now = Suspects(99, ME), list[int](), 0
     for spark in range(9):
         for _ in range(2):  # each of its tasks tells of it
             suspects.lost(runs, death_of(runs[A0], spark, now_ms=now))
-        until = suspects.due_ms(runs, now_ms=now)
+        until = suspects.due_ms(now_ms=now)
         assert until is not None
         assert suspects.holds(until - 1)
         assert not suspects.holds(until)
@@ -303,4 +304,4 @@ def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one
     assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
     now += 600_000
     suspects.lost(runs, death_of(runs[A0], 10, now_ms=now))
-    assert suspects.due_ms(runs, now_ms=now) == now + 1_000
+    assert suspects.due_ms(now_ms=now) == now + 1_000

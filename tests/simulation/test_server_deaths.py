@@ -1,0 +1,197 @@
+"""Many streams on one Spark Connect server, which one of them ends: it is found within few restarts, and alone.
+
+The machines of several workers, and the real view of the status topic, in virtual time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+import pytest
+
+from airflow_provider.execution import commands, events
+from airflow_provider.execution.machine import handle
+from airflow_provider.execution.state import Execution, ExecutionSettings
+from airflow_provider.execution.suspects import TRIAL_MS
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusView
+from airflow_provider.ledger.topic_view import Parsed
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
+    JobDefinition,
+    Key,
+    KeyKind,
+    PlanRecord,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+)
+
+MAX_DEATHS = 3
+WALL_MS = 1_700_000_000_000
+READ_MS = 100
+SERVER = "sc://server:15002"
+
+
+class Server:
+    """The server, the workers that share it, and their topics.
+
+    :param culprits: by task, how long after its query has started it ends the server
+    """
+
+    def __init__(self, tasks: int, workers: int, culprits: dict[TaskId, int]) -> None:
+        self.now = 0
+        self.deaths = 0
+        self.failed: set[TaskId] = set()
+        self.culprits = culprits
+        self.tasks = [TaskId("a", index) for index in range(tasks)]
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._view = StatusView(clock=lambda: WALL_MS + self.now)
+        self._will_read = False
+        job = JobDefinition(name="a", entry_point="m:f", max_tasks=tasks, kind=TaskKind.STREAMING, retries=0)
+        plan = PlanRecord.of(job, [{"i": index} for index in range(tasks)], planned_by=WorkerId("w"), at_ms=0)
+        self.jobs = JobsSnapshot(jobs={"a": job}, plans={"a": plan})
+        self.workers = [self._worker(WorkerId(f"w{number}"), tasks) for number in range(workers)]
+        for number, worker in enumerate(self.workers):
+            self.feed(worker, events.TasksGiven, tasks=frozenset(self.tasks[number::workers]), epoch=Epoch(1))
+
+    def _worker(self, name: WorkerId, slots: int) -> Execution:
+        settings = ExecutionSettings(
+            worker=name, slots=slots, process=f"host/place/{name}/1", lease_ms=10_000, linger_ms=10**9,
+            max_spark_deaths=MAX_DEATHS, mask=str,
+        )  # fmt: skip
+        return Execution(settings, self.jobs, self._view.snapshot(), now_ms=0)
+
+    # ---- time
+
+    def after(self, ms: int, do: Callable[[], None]) -> None:
+        heappush(self._due, (self.now + ms, next(self._numbers), do))
+
+    def run(self, ms: int, until: Callable[[], bool] = lambda: False) -> None:
+        end = self.now + ms
+        while self._due and self._due[0][0] <= end and not until():
+            self.now, _, do = heappop(self._due)
+            do()
+        if not until():
+            self.now = end
+
+    # ---- the workers
+
+    def feed(self, worker: Execution, kind: type[events.Event], **fields: Any) -> None:
+        for command in handle(worker, kind(now_ms=self.now, wall_ms=WALL_MS + self.now, **fields)):
+            self._carry_out(worker, command)
+
+    def _carry_out(self, worker: Execution, command: commands.Command) -> None:
+        match command:
+            case commands.StartAttempt(run=run):
+                session = {"server": SERVER, "session_id": f"{run.task}#{run.attempt}"}
+                self._later(worker, run.task, run.attempt, 300, events.AttemptBegan, handle=session)
+            case commands.WriteStart(status=status, number=number):
+                self._write(status)
+                self._later(worker, status.task, status.attempt, READ_MS, events.StartWritten, number=number)
+            case commands.LetBegin(task=task):
+                run = worker.runs[task]
+                begun = {**run.handle, "query_id": "q"}
+                self._later(worker, task, run.attempt, 300, events.StreamBegan, handle=begun)
+                if task in self.culprits:
+                    self.after(self.culprits[task], lambda: self._end(worker, task, run.attempt))
+            case commands.WriteStatus(status=status):
+                self._write(status)
+            case commands.WriteEnd(status=status, number=number):
+                assert status.state is TaskState.FAILED
+                self.failed.add(status.task)
+                self._write(status)
+                self._later(worker, status.task, status.attempt, READ_MS, events.EndWritten, number=number)
+            case commands.ArmTimer(at_ms=at_ms):
+                self.after(max(0, at_ms - self.now), lambda: self.feed(worker, events.TimerFired))
+
+    def _later(
+        self, worker: Execution, task: TaskId, attempt: int, ms: int, kind: type[events.Event], **fields: Any
+    ) -> None:
+        def come() -> None:
+            run = worker.runs.get(task)
+            if run is not None and run.attempt == attempt:
+                self.feed(worker, kind, task=task, **fields)
+
+        self.after(ms, come)
+
+    def _end(self, culprit: Execution, task: TaskId, attempt: int) -> None:
+        run = culprit.runs.get(task)
+        if run is None or run.attempt != attempt or not run.state.runs:
+            return
+        self.deaths += 1
+        for worker in self.workers:
+            for lost in [run for run in worker.runs.values() if run.state.runs and run.handle is not None]:
+                failure = TaskFailure.of("the server was restarted")
+                self.feed(worker, events.SparkLost, task=lost.task, spark=-self.deaths, failure=failure)
+
+    # ---- the topic
+
+    def _write(self, status: TaskStatus) -> None:
+        key = Key(kind=KeyKind.TASK, name=status.task.job, index=status.task.index)
+        self._view.take(Parsed(self._view.offset, key, status))
+        if not self._will_read:
+            self._will_read = True
+            self.after(READ_MS, self._read)
+
+    def _read(self) -> None:
+        self._will_read = False
+        status = self._view.snapshot()
+        for worker in self.workers:
+            self.feed(worker, events.TopicsRead, jobs=self.jobs, status=status)
+
+    @property
+    def running(self) -> set[TaskId]:
+        return {task for worker in self.workers for task, run in worker.runs.items() if run.detached}
+
+    @property
+    def suspected(self) -> set[TaskId]:
+        return {task for worker in self.workers for task, run in worker.runs.items() if run.deaths}
+
+
+def most_deaths(tasks: int) -> int:
+    """Twice together, as often as halves the tasks of one worker, and twice alone."""
+    return 4 + math.ceil(math.log2(tasks))
+
+
+@pytest.mark.parametrize(("tasks", "culprit"), [(1, 0), (16, 0), (16, 15), (100, 37), (1_000, 511)])
+def test_of_a_thousand_streams_one_that_ends_the_server_is_found(tasks: int, culprit: int) -> None:
+    found = TaskId("a", culprit)
+    server = Server(tasks, 1, {found: 2_000})
+    server.run(6 * 3_600_000, until=lambda: bool(server.failed))
+    assert server.failed == {found}
+    assert server.deaths <= most_deaths(tasks)
+    server.run(20 * TRIAL_MS)
+    assert server.running == {*server.tasks} - {found}
+    assert not server.suspected - {found}
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("culprit", [0, 1, 38, 39])
+def test_workers_that_share_a_server_find_it_and_blame_nobody_else(workers: int, culprit: int) -> None:
+    found = TaskId("a", culprit)
+    server = Server(40, workers, {found: 2_000})
+    server.run(12 * 3_600_000, until=lambda: bool(server.failed))
+    assert server.failed == {found}
+    assert server.deaths <= workers * most_deaths(40)
+    server.run(30 * TRIAL_MS)
+    assert server.running == {*server.tasks} - {found}
+
+
+def test_a_server_that_people_restart_now_and_then_fails_nobody() -> None:
+    server = Server(16, 2, {})
+    for minutes in (2, 1, 1, 3, 5, 1, 2, 8, 1, 1, 1, 2, 4, 1, 1, 30):
+        server.run(minutes * 47_000)
+        worker = server.workers[0]
+        server.culprits[TaskId("a", 0)] = 0
+        server._end(worker, TaskId("a", 0), worker.runs[TaskId("a", 0)].attempt)
+        del server.culprits[TaskId("a", 0)]
+    server.run(30 * TRIAL_MS)
+    assert not server.failed
+    assert server.running == {*server.tasks}
