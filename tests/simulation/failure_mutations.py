@@ -187,6 +187,18 @@ FAILURE_MUTATIONS = (
         unit_test="tests/simulation/test_culprits.py",
     ),
     Mutation(
+        name="tries suspects on a server while other workers do",
+        module=f"{_EXECUTION}.shared_servers",
+        edits=(("        if not servers:\n", "        if True:\n"),),
+        unit_test="tests/simulation/test_server_deaths.py",
+    ),
+    Mutation(
+        name="puts all suspects on trial together",
+        module=f"{_EXECUTION}.suspects",
+        edits=(("        return batch[: self._batch if self._batch_of == least else 1]\n", "        return batch\n"),),
+        unit_test="tests/simulation/test_culprits.py",
+    ),
+    Mutation(
         name="acquits nobody",
         module=f"{_EXECUTION}.suspects",
         edits=(("        return acquitted\n", "        return []\n"),),
