@@ -21,7 +21,6 @@ from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
-from airflow_provider.common.masters import usable_master
 from airflow_provider.common.metering import observer_of
 from airflow_provider.common.stats_without_airflow import destination
 from airflow_provider.common.worker_values import WorkerSpec
@@ -36,6 +35,7 @@ from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
 from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import usable_root
+from airflow_provider.spark.masters import usable_master
 from airflow_provider.spark.session_conf import AllowedConf
 from airflow_provider.spark_connect.server import TOKEN_ENV, AllowedServers
 from airflow_provider.topics.errors import TopicError

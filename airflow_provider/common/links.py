@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperatorLink
 
-from airflow_provider.common.addresses import address_within
 from airflow_provider.common.airflow_names import conf
 from airflow_provider.common.storable import storable
+from airflow_provider.records.addresses import address_within
 from airflow_provider.worker.process_identity import is_gone
 
 if TYPE_CHECKING:

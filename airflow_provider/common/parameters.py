@@ -14,13 +14,13 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
-from airflow_provider.common.masters import usable_master
 from airflow_provider.learners.model import Limits, LimitsError
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name
 from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import CheckpointError, usable_root
+from airflow_provider.spark.masters import usable_master
 from airflow_provider.spark.session_conf import AllowedConf
 from airflow_provider.spark_connect.server import AllowedServers
 

@@ -107,12 +107,12 @@ from airflow_provider.execution.events import (
 )
 from airflow_provider.execution.rules import Table, all_late, apply, late, to
 from airflow_provider.execution.state import Execution
-from airflow_provider.execution.suspects import Turn
 from airflow_provider.ledger.status_view import said_since
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState
 from airflow_provider.runs.claims import LOOK_MS
 from airflow_provider.runs.runs import RunState
+from airflow_provider.runs.suspects import Turn
 
 _GONE: Final = None
 _WAITING = RunState.WAITING

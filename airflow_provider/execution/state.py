@@ -29,7 +29,6 @@ from airflow_provider.execution.commands import (
     WriteStopped,
 )
 from airflow_provider.execution.events import Event
-from airflow_provider.execution.suspects import Suspects, Turn
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import has_failed, needs_running
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -38,7 +37,7 @@ from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus, TaskWork, WrittenAsset
 from airflow_provider.runs import claims
 from airflow_provider.runs.claims import Claims
-from airflow_provider.runs.learners import Learners, LearnerState
+from airflow_provider.runs.learners import Learners
 from airflow_provider.runs.process_deaths import died_with_its_process
 from airflow_provider.runs.run_table import RunTable
 from airflow_provider.runs.runs import (
@@ -50,6 +49,7 @@ from airflow_provider.runs.runs import (
     last_word,
     taken_over,
 )
+from airflow_provider.runs.suspects import Suspects, Turn
 from airflow_provider.runs.warm_up_deaths import deaths_after
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)
@@ -151,6 +151,11 @@ class Execution:
         """None: the task is not here."""
         run = self.runs.get(task)
         return run.state if run is not None else None
+
+    @property
+    def released(self) -> frozenset[TaskId]:
+        """What this event releases."""
+        return frozenset(self._stopped | self._finished)
 
     # ---- one event
 
@@ -440,66 +445,3 @@ class Execution:
         self.look_at_ms = None
         for task in self.claims.blocked(self.runs.claiming, self.status, now_ms=self.now).unread:
             self.write(self.runs[task], TaskState.PENDING)
-
-    def validate(self) -> None:
-        """Check the rules that must hold after each event.
-
-        :raises ImpossibleEventError: naming the broken rule
-        """
-        self.runs.validate()
-        runs = self.runs.values()
-        started = [run for run in runs if run.state is RunState.STARTED]
-        learners = self.learners.tasks.values()
-        broken = {
-            "tasks started here take no more slots than there are": sum(
-                run.taken_slots for run in runs if run.began_here
-            )
-            <= self.settings.slots,
-            "nothing is started in a triggerer": not self.settings.in_triggerer or all(run.detached for run in started),
-            "a detached task has a handle": all(run.handle is not None for run in runs if run.detached),
-            "only a detached task is leaving": all(run.detached for run in runs if run.state is RunState.LEAVING),
-            "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
-            "a running task has slots": all(run.taken_slots or run.task.is_planner for run in runs if run.state.runs),
-            "a task that waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),
-            "a waiting task has not begun": not any(
-                run.began_ms or run.started_at_ms or run.handle for run in runs if run.state is RunState.WAITING
-            ),
-            "no waiting task is revoked": not any(run.revoked for run in runs if run.state is RunState.WAITING),
-            "no restarting task is revoked": not any(run.revoked for run in runs if run.state is RunState.RESTARTING),
-            "an exceeded time limit counts as a failure": all(
-                run.failures and run.error for run in runs if run.state is RunState.TIMED_OUT
-            ),
-            "only a planner publishes a plan": all(
-                (run.plan is not None) is (run.state is RunState.PUBLISHING)
-                and (run.plan is None or run.task.is_planner)
-                for run in runs
-            ),
-            "exactly the closing tasks have an end": all(
-                (run.end is not None) is (run.state is RunState.CLOSING) for run in runs
-            ),
-            "the wait for the last record of a revoked task has a limit": all(
-                run.give_up_ms is not None
-                for run in runs
-                if run.revoked and run.state in (RunState.CLOSING, RunState.PUBLISHING)
-            ),
-            "failed tasks stay here only while they may": self.keeps_failed or not self.runs.failed,
-            "released tasks are not here": not any(task in self.runs for task in self._stopped | self._finished),
-            "tasks with a warm-up are configured": all(
-                learner.work is not None for learner in learners if learner.state.with_runner
-            ),
-            "exactly the ready warm-ups have a progress of 1": all(
-                (learner.progress == 1.0) is (learner.state is LearnerState.READY) for learner in learners
-            ),
-            "a learner task that has moved here waits for its turn": all(
-                learner.state.with_runner and self.state_of(learner.task) in WAITS_ITS_TURN
-                for learner in learners
-                if learner.taken
-            ),
-            "no planner is learned": not any(learner.task.is_planner for learner in learners),
-            "a closed worker learns nothing": not (self.closed and learners),
-            "the timer is armed for the next due time": (due := self.next_due_ms()) is None
-            or (self.armed_at is not None and self.armed_at <= due),
-        }
-        for rule, holds in broken.items():
-            if not holds:
-                raise ImpossibleEventError(f"{rule}: {list(runs)}, {list(learners)}")

@@ -12,8 +12,8 @@ from typing import Final
 from airflow_provider.broker.spark_connect import BINDING_ADDRESS, BINDING_PORT, LocalConnectServer
 from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.terminal import complain
-from airflow_provider.common.masters import own_master
 from airflow_provider.driver.standalone import unreachable
+from airflow_provider.spark.masters import own_master
 from airflow_provider.spark_connect.server import TOKEN_ENV
 from airflow_provider.trials.foreground import serve
 

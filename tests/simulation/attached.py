@@ -14,6 +14,7 @@ from simulation.learning import Report, WarmUps
 from simulation.status import TaskWord
 
 from airflow_provider.execution import commands, events
+from airflow_provider.execution.invariants import validate
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.membership.state import MemberState
@@ -258,7 +259,7 @@ class Attached:
         """Handle one event and its commands; events that come meanwhile are handled afterwards."""
         process = self._process
         self._commands += handle(self._execution, make(now_ms=process.now, wall_ms=process.wall, **fields))
-        self._execution.validate()
+        validate(self._execution)
         if self._carrying_out:
             return
         self._carrying_out = True

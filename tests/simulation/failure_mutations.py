@@ -73,8 +73,8 @@ FAILURE_MUTATIONS = (
         module=f"{_EXECUTION}.attempts",
         edits=(
             (
-                "    if not (failed.may_try_again or goes):\n        x.close(failed, TaskState.FAILED)\n",
-                "    if not (failed.may_try_again or goes):\n        x.wait_for_next(failed, 0)\n",
+                "    if not (allowed or goes):\n        x.close(failed, TaskState.FAILED)\n",
+                "    if not (allowed or goes):\n        x.wait_for_next(failed, 0)\n",
             ),
         ),
         plan="failing",

@@ -468,7 +468,7 @@ MUTATIONS = (
     Mutation(
         name="a fence that does not look at the clock",
         module="airflow_provider.worker.lease",
-        edits=(("        if until is None or self._now_ms() >= until:\n", "        if until is None:\n"),),
+        edits=(("return 0.0 if until is None else until - self._now_ms()", "return 0.0 if until is None else 1.0"),),
         plan="troubled",
         broken=(_FENCE, _TWO_RUN),
         seed=16,

@@ -16,7 +16,6 @@ import pytest
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings
-from airflow_provider.execution.suspects import TRIAL_MS
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusView
 from airflow_provider.ledger.topic_view import Parsed
@@ -31,6 +30,7 @@ from airflow_provider.records import (
     TaskState,
     TaskStatus,
 )
+from airflow_provider.runs.suspects import TRIAL_MS
 
 MAX_DEATHS = 3
 WALL_MS = 1_700_000_000_000

@@ -119,8 +119,7 @@ class World:
         self.computed: dict[tuple[GenerationId, MemberId], Computed] = {}
         self.checks = Checks(self)
         self.trials = Trials(self)
-        self.lacking = Lacking(self)
-        self.culprits = Culprits(self)
+        self.lacking, self.culprits = Lacking(self), Culprits(self)
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()

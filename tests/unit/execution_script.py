@@ -25,6 +25,7 @@ from airflow_provider.execution.events import (
     TopicsRead,
     WarmUpReady,
 )
+from airflow_provider.execution.invariants import validate
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -99,7 +100,7 @@ class Script:
     def feed(self, kind: type[Event], **fields: Any) -> list[Command]:
         event = kind(now_ms=self.now, wall_ms=self.now + self.wall_ahead, **fields)
         done = handle(self.execution, event)
-        self.execution.validate()
+        validate(self.execution)
         return done
 
     def give(self, *tasks: TaskId, epoch: int = 1) -> list[Command]:

@@ -10,10 +10,10 @@ from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, writ
 
 from airflow_provider.execution.commands import Command, WriteStatus
 from airflow_provider.execution.state import Execution
-from airflow_provider.execution.suspects import TRIAL_MS
 from airflow_provider.ledger.status_view import Point
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.runs.suspects import TRIAL_MS
 
 STREAM = TaskKind.STREAMING
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.common.masters import own_master, usable_master
+from airflow_provider.spark.masters import own_master, usable_master
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ class Session:
         label: str,
         conf: Mapping[str, str],
         allowed_conf: object,
+        lease_left_s: object,
         tell_every_s: float,
     ) -> None:
         self.spark: Any = None

@@ -9,13 +9,13 @@ import pytest
 from executor_bench import A0, A1, A2, ME, bench
 from waiting import eventually
 
-from airflow_provider.execution import suspects as module
 from airflow_provider.execution.events import SparkLost
-from airflow_provider.execution.suspects import TRIAL_MS, Suspects, Turn
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.runs import suspects as module
 from airflow_provider.runs.run_table import RunTable
 from airflow_provider.runs.runs import RunState, TaskRun
+from airflow_provider.runs.suspects import TRIAL_MS, Suspects, Turn
 
 HOUR_MS = 3_600_000
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from airflow_provider.common.addresses import address_within, web_address
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.progress import configured
@@ -13,6 +12,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 from airflow_provider.records import ALL_WORKERS, LogLevel, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.records.addresses import address_within, web_address
 from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
 
 _MOST_RUNNING: Final = 12

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from simulation.detached.servers import AwayError, CallsOfServer, Query, RefusedError, Server, WatchOfServer
 
 from airflow_provider.execution import commands, events
+from airflow_provider.execution.invariants import validate
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.hands.orders import heard, order_to_watch
@@ -133,7 +134,7 @@ class Life:
             self._heard.append(make)
             return
         done = handle(self.execution, make())
-        self.execution.validate()
+        validate(self.execution)
         for command in done:
             self._carry_out(command)
 

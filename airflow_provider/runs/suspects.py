@@ -34,10 +34,8 @@ share a server try their suspects one worker after the other (``shared_servers.p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from airflow_provider.execution.events import SparkLost, WarmUpLost
-from airflow_provider.execution.shared_servers import SharedServers
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.replacing import replaced
@@ -45,6 +43,7 @@ from airflow_provider.records import TaskFailure, TaskKind, TaskStatus
 from airflow_provider.runs.pauses import doubling_ms
 from airflow_provider.runs.run_table import RunTable
 from airflow_provider.runs.runs import RunState, TaskRun
+from airflow_provider.runs.shared_servers import SharedServers
 
 TRIAL_MS: Final = 60_000
 _LONGER_TRIALS: Final = 5
@@ -57,6 +56,26 @@ _LOOK_AGAIN_MS: Final = 1_000
 _ALONE: Final = 1
 _ALONE_WHERE_PEOPLE_END_IT: Final = 2
 """How often in a row a task must have been alone on trial at a death, so that it counts as the reason."""
+
+
+class SparkEnded(Protocol):
+    """An event: something has lost its Spark. All that ran on it hear of this, each for itself."""
+
+    @property
+    def spark(self) -> int: ...
+
+    @property
+    def now_ms(self) -> int: ...
+
+
+class EndedUnderTask(SparkEnded, Protocol):
+    """The same of a task."""
+
+    @property
+    def task(self) -> TaskId: ...
+
+    @property
+    def failure(self) -> TaskFailure: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +129,7 @@ class Suspects:
 
     # ---- deaths
 
-    def lost(self, runs: RunTable, event: SparkLost) -> TaskRun:
+    def lost(self, runs: RunTable, event: EndedUnderTask) -> TaskRun:
         """The task after its Spark has ended."""
         self.wait_after(runs, event)
         run, accused = runs[event.task], self._accused[event.spark]
@@ -177,7 +196,7 @@ class Suspects:
 
     # ---- pauses
 
-    def wait_after(self, runs: RunTable, event: SparkLost | WarmUpLost) -> None:
+    def wait_after(self, runs: RunTable, event: SparkEnded) -> None:
         """A Spark has ended: start nothing for a while."""
         if event.spark in self._accused:
             return
