@@ -84,14 +84,8 @@ class Places:
 
     def _candidates(self, last: TaskStatus, home: WorkerId) -> Iterator[tuple[bool, int, WorkerId]]:
         """Workers, the best of which is the greatest: one on which something goes well, and with most free slots."""
-        work = self._jobs.work_of(last.task)
-        assert work is not None
-        retries = work.definition.retries_of(last.task)
-        beyond = (
-            0 if retries is None else last.failures - last.forgiven - retries
-        )  # 1: its retries are used up, 2: it got one try more
-        anywhere = beyond == 1 and home not in self._able
-        if beyond > 1 or (beyond == 1 and not anywhere):
+        anywhere = last.last_try and home not in self._able
+        if last.last_try and not anywhere:
             return
         wants = self._jobs.slots_of(last.task)
         for worker, slots in self._slots.items():

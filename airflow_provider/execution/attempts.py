@@ -200,8 +200,10 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
 def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
     run = forgiven(x.runs[task], wall_ms=x.wall)
     failed = _failed_here(x, run, x.failure(event.failure.message, event.failure.traceback))
-    may_try_again = event.retryable and failed.may_try_again
-    _try_again(x, failed if event.retryable else failed.without_retries, allowed=may_try_again)
+    if event.retryable:
+        _try_again(x, failed)
+    else:
+        _try_once_more_elsewhere(x, failed)
 
 
 def _failed_here(x: Execution, run: TaskRun, failure: TaskFailure) -> TaskRun:
@@ -228,7 +230,7 @@ def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
 
 def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
     """It has stopped after its time limit."""
-    _try_again(x, x.runs[task], allowed=x.runs[task].may_try_again)
+    _try_again(x, x.runs[task])
 
 
 def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
@@ -253,22 +255,33 @@ def _still_to_come(x: Execution, task: TaskId) -> None:
     x.keep(replaced(x.runs[task], state=RunState.WAITING, began_ms=None))
 
 
-def _try_again(x: Execution, failed: TaskRun, *, allowed: bool) -> None:
-    """Try it again, here or on its next worker, or elsewhere if there is a better place.
+def _try_again(x: Execution, failed: TaskRun) -> None:
+    """Try it again as often as its job says, elsewhere if there is a better place, or here, or on its next worker."""
+    if failed.may_try_again and not failed.last_try:
+        _wait(x, failed, goes=_has_better_place(x, failed))
+    else:
+        _try_once_more_elsewhere(x, failed)
 
-    :param allowed: whether it may be tried again where it has failed
-    """
-    goes = _has_better_place(x, failed)
-    if not (allowed or goes):
+
+def _try_once_more_elsewhere(x: Execution, failed: TaskRun) -> None:
+    """It has failed for good, unless this worker may be to blame."""
+    last = replaced(failed, last_try=True)
+    if failed.last_try or not _has_better_place(x, last):
         x.close(failed, TaskState.FAILED)
-    elif failed.revoked:
+    else:
+        _wait(x, last, goes=True)
+
+
+def _wait(x: Execution, failed: TaskRun, *, goes: bool) -> None:
+    """:param goes: whether it has a better place"""
+    if failed.revoked:
         x.write_stopped(failed, ended_at_ms=x.wall)
         x.release_stopped(failed.task)
-    else:
-        delay_ms = retry_pause_ms(failed.task, failed.work.definition.retry_delay_ms, failed.counted_failures)
-        x.wait_for_next(failed, delay_ms)
-        if goes:
-            x.keep(replaced(x.runs[failed.task], not_before_ms=x.now + max(delay_ms, HERE_AFTER_MS)))
+        return
+    delay_ms = retry_pause_ms(failed.task, failed.work.definition.retry_delay_ms, failed.counted_failures)
+    x.wait_for_next(failed, delay_ms)
+    if goes:
+        x.keep(replaced(x.runs[failed.task], not_before_ms=x.now + max(delay_ms, HERE_AFTER_MS)))
 
 
 def _has_better_place(x: Execution, failed: TaskRun) -> bool:

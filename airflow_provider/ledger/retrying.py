@@ -49,6 +49,7 @@ def to_try_again(
             finished_at_ms=None,
             progress=None,
             failed_on=(),
+            last_try=False,
         )
         for status in failed
     ]

@@ -40,7 +40,7 @@ _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 _RARE: Final = {
     **dict.fromkeys(("forgiven", "conflicts", "suspected", "died_alone"), 0),
     **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to"), None),
-    **dict.fromkeys(("alone", "kept"), False),
+    **dict.fromkeys(("alone", "kept", "last_try"), False),
 }
 """Fields that are only written if they differ from this."""
 
@@ -181,6 +181,7 @@ class TaskStatus:
     :param kept: for a task that has failed for good: its worker keeps it, and tries it again when somebody asks for
         that
     :param failed_on: the workers on which its last attempts have failed, the newest last, at most ``MOST_FAILED_ON``
+    :param last_try: whether its retries are used up, and it has one try more elsewhere
     """
 
     task: TaskId
@@ -215,6 +216,7 @@ class TaskStatus:
     work: SparkWork | None = None
     kept: bool = False
     failed_on: tuple[Annotated[WorkerId, TEXT], ...] = ()
+    last_try: bool = False
 
     @property
     def how_far(self) -> str:

@@ -115,6 +115,7 @@ class TaskRun:
     :param number: the number of the record that is being written
     :param give_up_ms: stop trying to store the record at this time (monotonic milliseconds)
     :param failed_on: the workers on which its last attempts have failed
+    :param last_try: whether its retries are used up, and it has one try more elsewhere
     """
 
     work: TaskWork
@@ -152,6 +153,7 @@ class TaskRun:
     number: int = 0
     give_up_ms: int | None = None
     failed_on: tuple[WorkerId, ...] = ()
+    last_try: bool = False
 
     @property
     def task(self) -> TaskId:
@@ -271,14 +273,8 @@ class TaskRun:
 
     def goes_well_at(self, worker: WorkerId) -> TaskRun:
         """It does its work there. If it has only failed elsewhere, it was not to blame for that, and pays nothing."""
-        blameless = self.failures > 0 and self.failed_on and worker not in self.failed_on
-        return replaced(self, failures=0, forgiven=0) if blameless else self
-
-    @property
-    def without_retries(self) -> TaskRun:
-        """After a failure that would occur again on the same worker."""
-        retries = self.work.definition.retries_of(self.task)
-        return self if retries is None else replaced(self, failures=max(self.failures, self.forgiven + retries + 1))
+        blameless = self.counted_failures > 0 and self.failed_on and worker not in self.failed_on
+        return replaced(self, forgiven=self.failures, last_try=False) if blameless else self
 
     @property
     def may_try_again(self) -> bool:
@@ -339,7 +335,7 @@ class TaskRun:
     def with_all_retries(self) -> TaskRun:
         """Without failures, as at the start of this run of the job."""
         uncounted = replaced(self, failures=0, forgiven=0, spark_deaths=0, suspected=0, died_alone=0, conflicts=0)
-        return replaced(uncounted, conflict_since_ms=None, error=None, failed_on=())
+        return replaced(uncounted, conflict_since_ms=None, error=None, failed_on=(), last_try=False)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record of this state."""
@@ -372,6 +368,7 @@ class TaskRun:
             work=self.progress if state is TaskState.RUNNING and isinstance(self.progress, SparkWork) else None,
             took_before_ms=self.took_before_ms,
             failed_on=self.failed_on,
+            last_try=self.last_try,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
 
@@ -411,6 +408,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         conflict_since_ms=last.conflict_since_ms,
         ended_after_batch=last.ended_after_batch,
         failed_on=last.failed_on,
+        last_try=last.last_try,
         error=last.error,
     )
     waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), run.longest_wait_ms)

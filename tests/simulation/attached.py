@@ -218,7 +218,7 @@ class Attached:
         before = self._execution.runs[task]
         if before.state is RunState.STARTED:  # otherwise it was being stopped, and that is no failure
             self._failed_here[task] = self._life(before)
-            self._execution.keep(replaced(before, failures=(before.work.definition.retries_of(task) or 0) + 1))
+            self._execution.keep(replaced(before, last_try=True))
         self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("boom"), retryable=False)
 
     def meet_another_writer(self, task: TaskId) -> None:

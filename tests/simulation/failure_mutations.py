@@ -73,8 +73,8 @@ FAILURE_MUTATIONS = (
         module=f"{_EXECUTION}.attempts",
         edits=(
             (
-                "    if not (allowed or goes):\n        x.close(failed, TaskState.FAILED)\n",
-                "    if not (allowed or goes):\n        x.wait_for_next(failed, 0)\n",
+                "_has_better_place(x, last):\n        x.close(failed, TaskState.FAILED)\n",
+                "_has_better_place(x, last):\n        x.wait_for_next(failed, 0)\n",
             ),
         ),
         plan="failing",
@@ -84,19 +84,19 @@ FAILURE_MUTATIONS = (
         name="has a failed task tried where nothing is known to go well",
         module="airflow_provider.blame.elsewhere",
         edits=(("if worker == home or not (anywhere or worker in self._able):", "if worker == home:"),),
-        unit_test="tests/unit/test_blame.py",
+        unit_test="tests/unit/test_tried_elsewhere.py",
     ),
     Mutation(
         name="fails for good what fails where nothing goes well",
         module="airflow_provider.blame.elsewhere",
-        edits=(("anywhere = beyond == 1 and home not in self._able", "anywhere = False"),),
+        edits=(("anywhere = last.last_try and home not in self._able", "anywhere = False"),),
         unit_test="tests/unit/test_execution_elsewhere.py",
     ),
     Mutation(
         name="blames a worker for a single task",
         module="airflow_provider.blame.evidence",
         edits=(("_CASES: Final = 2\n", "_CASES: Final = 1\n"),),
-        unit_test="tests/unit/test_blame.py",
+        unit_test="tests/unit/test_tried_elsewhere.py",
     ),
     Mutation(
         name="does not hold it against a worker that its tasks go well elsewhere",

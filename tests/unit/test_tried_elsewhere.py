@@ -172,30 +172,27 @@ def test_no_round_of_an_eager_group_stops_all_tasks_for_one_that_has_failed() ->
 # ---- the last try
 
 
-def all_failed(*, failures: int, well: bool = False) -> Blamed:
+def all_failed(*, last_try: bool, well: bool = False) -> Blamed:
     """Both tasks of w1 have failed; of w2 nothing is known, or w1 has a stream that goes well."""
     group = Blamed({"w1": "p p s", "w2": "."}, retries=1)
     if well:
         group.tell(A2, progress=BATCH)
     for task in (A0, A1):
-        group.fails(task, W1, failures=failures)
+        group.fails(task, W1)
+        group.tell(task, last_try=last_try)
     return group
 
 
 def test_where_nothing_goes_well_a_task_is_not_failed_for_good_before_it_has_failed_elsewhere() -> None:
-    assert all_failed(failures=2).places == {A0: W2, A1: W2}
+    assert all_failed(last_try=True).places == {A0: W2, A1: W2}
 
 
 def test_with_retries_left_it_goes_nowhere_of_which_nothing_is_known() -> None:
-    assert all_failed(failures=1).places == {}
+    assert all_failed(last_try=False).places == {}
 
 
 def test_where_others_go_well_a_task_that_has_used_up_its_retries_has_failed() -> None:
-    assert all_failed(failures=2, well=True).places == {}
-
-
-def test_it_gets_one_try_more_and_no_other() -> None:
-    assert all_failed(failures=3).places == {}
+    assert all_failed(last_try=True, well=True).places == {}
 
 
 # ---- whom the records blame
