@@ -6,6 +6,7 @@ from __future__ import annotations
 from simulation.mutation import Mutation
 
 _EXECUTION = "airflow_provider.execution"
+_RUNS: Final = "airflow_provider.runs"
 _LEADING = "airflow_provider.leading"
 
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
@@ -182,25 +183,25 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="condemns what was on trial with others",
-        module=f"{_EXECUTION}.suspects",
+        module=f"{_RUNS}.suspects",
         edits=(("run.died_alone + 1 if alone else 0", "run.died_alone + 1"),),
         unit_test="tests/simulation/test_culprits.py",
     ),
     Mutation(
         name="tries suspects on a server while other workers do",
-        module=f"{_EXECUTION}.shared_servers",
+        module=f"{_RUNS}.shared_servers",
         edits=(("        if not servers:\n", "        if True:\n"),),
         unit_test="tests/simulation/test_server_deaths.py",
     ),
     Mutation(
         name="puts all suspects on trial together",
-        module=f"{_EXECUTION}.suspects",
+        module=f"{_RUNS}.suspects",
         edits=(("        return batch[: self._batch if self._batch_of == least else 1]\n", "        return batch\n"),),
         unit_test="tests/simulation/test_culprits.py",
     ),
     Mutation(
         name="acquits nobody",
-        module=f"{_EXECUTION}.suspects",
+        module=f"{_RUNS}.suspects",
         edits=(("        return acquitted\n", "        return []\n"),),
         unit_test="tests/simulation/test_culprits.py",
     ),

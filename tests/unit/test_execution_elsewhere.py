@@ -117,9 +117,9 @@ def test_a_task_that_goes_well_here_does_not_pay_for_a_failure_elsewhere() -> No
         )
     )
     script.running(A0)
-    assert script.execution.runs[A0].failures == 1
+    assert script.execution.runs[A0].counted_failures == 1
     script.feed(AttemptProgressed, task=A0, progress=BATCH)
-    assert (script.execution.runs[A0].failures, script.execution.runs[A0].failed_on) == (0, (OTHER,))
+    assert (script.execution.runs[A0].counted_failures, script.execution.runs[A0].failed_on) == (0, (OTHER,))
 
 
 def test_after_a_long_good_time_it_is_unknown_again_who_is_to_blame() -> None:
