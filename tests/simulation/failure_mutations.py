@@ -6,7 +6,7 @@ from __future__ import annotations
 from simulation.mutation import Mutation
 
 _EXECUTION = "airflow_provider.execution"
-_RUNS: Final = "airflow_provider.runs"
+_RUNS = "airflow_provider.runs"
 _LEADING = "airflow_provider.leading"
 
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
