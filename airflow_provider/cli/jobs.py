@@ -100,6 +100,13 @@ def _add_submit(actions: Any) -> None:
         "--replan-interval-ms", type=int, metavar="MS", help="plan again at this interval (default: plan once)"
     )
     submit.add_argument(
+        "--stall-after-ms",
+        type=int,
+        metavar="MS",
+        help="a stream that has not moved for so long is stalled (default: 10 times as long as its last batches took, and"
+        " 10 minutes at least)",
+    )
+    submit.add_argument(
         "--wait", action="store_true", help="wait until the job has finished or failed, and show its progress"
     )
     submit.add_argument("--timeout", type=float, metavar="S", help="with --wait: at most S seconds (default: no limit)")
@@ -148,6 +155,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         timeout_ms=args.task_timeout_ms,
         session_conf=conf_of(SESSION, args.session_conf),
         replan_interval_ms=args.replan_interval_ms,
+        stall_after_ms=args.stall_after_ms,
         submitted_at_ms=wall_ms(),
         submitted_by=user_at_host(),
     )

@@ -36,16 +36,17 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.records.spans import span
 from airflow_provider.reports.durations import finished_times
 from airflow_provider.reports.group_warnings import group_warnings
 from airflow_provider.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.reports.report import GroupReport, JobReport
-from airflow_provider.reports.spans import span
 from airflow_provider.reports.worker_words import known_workers, lost_in_words, waiting_for, worker_in_words
 from airflow_provider.topics.errors import NoTopicError, TopicError
 
 _STYLES = {
     TaskState.RUNNING: "green",
+    TaskState.STALLED: "bold yellow",
     TaskState.FINISHED: "dim",
     TaskState.FAILED: "bold red",
     TaskState.STOPPED: "yellow",
@@ -212,7 +213,7 @@ def _where_or_why(last: TaskStatus | None, status: StatusSnapshot) -> str:
 def _about(last: TaskStatus | None, slots: int, wall_ms: int) -> str:
     since = last.running_ms(wall_ms) if last else None
     large = f"{slots} slots" if slots > 1 else ""
-    known = (large,) if last is None or since is None else (span(since), large, last.how_far)
+    known = (large,) if last is None or since is None else (span(since), large, last.how_far(wall_ms))
     about = ", ".join(filter(None, known))
     return f" ({about})" if about else ""
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Query = TypeVar("Query")
+
+_AGAIN_S: Final = 300.0
+"""How often the same is told of a query that has nothing to read: how far it is behind must not be older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +27,10 @@ class QueryProgress:
     :param rows: how many rows the batch had
     :param rows_per_second_in: how many rows per second came in since the batch before
     :param batch_ms: how long the batch took, in milliseconds
-    :param behind: how many offsets its slowest partition was behind when the batch began
+    :param behind: how many offsets its slowest partition was still to read after this batch, of those that were there
+        when the batch began
+    :param asked_at_ms: when the batch began, and its sources were asked how far they are (Spark's wall clock,
+        milliseconds since 1970). Equal ones may differ in this: with nothing to read, a query asks again and again
     """
 
     batch: int
@@ -32,6 +39,7 @@ class QueryProgress:
     rows_per_second_in: float | None = None
     batch_ms: int | None = None
     behind: int | None = None
+    asked_at_ms: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> QueryProgress:
@@ -44,34 +52,68 @@ class QueryProgress:
             rows_per_second_in=_rate(rate_in),
             batch_ms=(said.get("durationMs") or {}).get("triggerExecution"),
             behind=_behind(said.get("sources") or ()),
+            asked_at_ms=_time_of(said.get("timestamp")),
         )
 
 
-def await_termination(query: StreamingQuery, tell: Callable[[QueryProgress], None], *, every_s: float) -> None:
+@dataclass(frozen=True, slots=True)
+class QueryMoves:
+    """The query is between two batches, or has found nothing to read. There is nothing new to tell of it."""
+
+
+class Looks:
+    """What is to be told of a query that is looked at from time to time.
+
+    :param every_s: the time from one look to the next, in seconds
+    """
+
+    def __init__(self, every_s: float) -> None:
+        self._again_after = math.ceil(_AGAIN_S / every_s)
+        self._told: QueryProgress | None = None
+        self._asked_at_ms: int | None = None
+        self._since = 0
+
+    def next(self, progress: QueryProgress | None, *, in_batch: bool) -> QueryProgress | QueryMoves | None:
+        """What to tell after the next look.
+
+        :param progress: its last batch; None: there has been none
+        :param in_batch: whether it is in a batch now
+        """
+        self._since += 1
+        asks_again = progress is not None and progress.asked_at_ms != self._asked_at_ms
+        if progress is not None:
+            self._asked_at_ms = progress.asked_at_ms
+            if progress != self._told or (asks_again and self._since >= self._again_after):
+                self._told, self._since = progress, 0
+                return progress
+        return QueryMoves() if asks_again or not in_batch else None
+
+
+def await_termination(
+    query: StreamingQuery, tell: Callable[[QueryProgress | QueryMoves], None], *, every_s: float
+) -> None:
     """Wait until the query ends.
 
-    :param tell: called with the query's last batch, if this has changed since the last call. If the query fails, it is
-        called once more: the batches before that tell how well the query has gone
+    :param tell: called with the query's last batch, if this has changed since the last call, or if the query moves. If
+        the query fails, it is called once more: the batches before that tell how well the query has gone
     :param every_s: otherwise call ``tell`` at most this often, in seconds
     :raises Exception: if the query failed
     """
-    told: QueryProgress | None = None
+    looks = Looks(every_s)
 
-    def look() -> None:
-        nonlocal told
+    def look(*, in_batch: bool) -> None:
         said = query.lastProgress
-        progress = None if said is None else QueryProgress.of(said)
-        if progress is not None and progress != told:
-            told = progress
-            tell(progress)
+        news = looks.next(None if said is None else QueryProgress.of(said), in_batch=in_batch)
+        if news is not None:
+            tell(news)
 
     try:
         while not query.awaitTermination(every_s):  # type: ignore[arg-type]  # Spark takes parts of seconds, too
-            look()
+            look(in_batch=bool(query.status["isTriggerActive"]))
     except Exception as failed:
         if _is_failed_query(failed):
             with contextlib.suppress(Exception):  # that it failed matters more
-                look()
+                look(in_batch=True)
         raise
 
 
@@ -125,6 +167,15 @@ def await_batches(
 def _rate(said: float | None) -> float | None:
     """None: Spark has no rate for the first batch, or for one that took no time."""
     return round(said, 3) if said is not None and math.isfinite(said) else None
+
+
+def _time_of(timestamp: Any) -> int | None:
+    """:param timestamp: as Spark writes it: ``2026-01-31T10:00:00.000Z``"""
+    try:
+        moment = datetime.fromisoformat(str(timestamp).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else max(0, round(moment.timestamp() * 1000))
 
 
 def _behind(sources: Any) -> int | None:

@@ -7,13 +7,12 @@ from typing import Final
 from airflow_provider.blame.elsewhere import HERE_AFTER_MS, Places
 from airflow_provider.blame.evidence import LATELY_MS
 from airflow_provider.execution.assigned import on_topics, on_topics_waiting
-from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan, WriteProgress
+from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan
 from airflow_provider.execution.events import (
     AttemptBegan,
     AttemptConflicted,
     AttemptFailed,
     AttemptFinished,
-    AttemptProgressed,
     EndRefused,
     EndWritten,
     Event,
@@ -33,7 +32,7 @@ from airflow_provider.execution.replanning import in_known_order
 from airflow_provider.execution.state import Execution, ImpossibleEventError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import JobError, PlanRecord, StreamProgress, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.runs.going_well import forgiven
 from airflow_provider.runs.pauses import conflict_pause_ms, retry_pause_ms
 from airflow_provider.runs.runs import RunState, TaskRun
@@ -90,7 +89,7 @@ def on_topics_started(x: Execution, task: TaskId, event: TopicsRead) -> None:
 
 
 def on_stream_began(x: Execution, task: TaskId, event: StreamBegan) -> None:
-    run = replaced(x.runs[task], kind=TaskKind.STREAMING)
+    run = x.runs[task].streaming(x.now)
     if event.handle is not None:
         run = x.watch(replaced(run, handle=event.handle, detached=True))
     x.write(x.keep(run), TaskState.RUNNING)
@@ -111,7 +110,7 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     run = x.runs[task]
     goes_on = run.start(x.runs.share_of(run, slots=x.slots))
     claim = x.claims.of(run.work)
-    adopted = replaced(goes_on, kind=TaskKind.STREAMING, handle=event.handle, detached=True, claim=claim)
+    adopted = replaced(goes_on.streaming(x.now), handle=event.handle, detached=True, claim=claim)
     x.keep(adopted)
     x.idle_since_ms = x.now
     last = x.status.tasks.get(task)
@@ -147,16 +146,6 @@ def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
 def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """The task was told to stop, and it is not known whether it has stopped."""
     x.warn(f"task {x.runs[task].label} was told to stop, and may still be running: {event.why}")
-
-
-def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
-    run = x.runs[task]
-    if isinstance(event.progress, StreamProgress):
-        x.evidence.went_well()
-        run = run.goes_well_at(x.settings.worker)
-    run = x.keep(forgiven(replaced(run, progress=event.progress), wall_ms=x.wall))
-    x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
-    x.do(Inform(message=f"task {run.label}: {event.progress.in_words()}"))
 
 
 def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:

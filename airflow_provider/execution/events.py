@@ -246,6 +246,11 @@ class AttemptProgressed(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamMoved(AttemptEvent):
+    """The attempt's stream is between two batches, or has had nothing to read. There is nothing new to tell of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFinished(AttemptEvent):
     """The attempt has finished.
 

@@ -20,7 +20,8 @@ process has ended while it ran (``suspects.py``). A task that has ended elsewher
 Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
 its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
 if it ends this process, others know what was running. While the topic is away, it waits. An attempt that exceeds the
-job's time limit has failed, and is told to stop.
+job's time limit has failed, and is told to stop. A stream that does not move for longer than expected is stalled: its
+record says so until it moves (``stalls.py``).
 
 Blame. Every end of an attempt has somebody to blame, and only that one pays. Errors are judged where they are caught
 (``spark/blame.py``); the last event says who it is.
@@ -71,7 +72,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.execution import assigned, attempts, declared_gone, learning, orphans
+from airflow_provider.execution import assigned, attempts, declared_gone, learning, orphans, stalls
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
@@ -100,6 +101,7 @@ from airflow_provider.execution.events import (
     SparkLost,
     StartWritten,
     StreamBegan,
+    StreamMoved,
     TasksGiven,
     TasksRevoked,
     TimerFired,
@@ -130,7 +132,8 @@ _FAILED = RunState.FAILED
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
 _LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, StartWritten)
 _LAST = (AttemptFinished, AttemptFailed, AttemptConflicted, AttemptStopped, SparkLost, SparkAbsent)
-_OF_ATTEMPT = (AttemptBegan, StreamBegan, AttemptProgressed, *_LAST)
+_MOVES = (AttemptProgressed, StreamMoved)
+_OF_ATTEMPT = (AttemptBegan, StreamBegan, *_MOVES, *_LAST)
 
 
 TRANSITIONS: Final[Table[RunState]] = {
@@ -169,11 +172,12 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksRevoked: to(assigned.on_revoked, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STARTED),
         TopicsRead: to(declared_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
-        TimerFired: to(attempts.on_time_over, _TIMED_OUT),
+        TimerFired: to(stalls.on_timer, _TIMED_OUT, _STARTED),
         AttemptBegan: to(attempts.on_began, _STARTED),
         StartWritten: to(attempts.on_start_written, _STARTED, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began, _STARTED),
-        AttemptProgressed: to(attempts.on_progressed, _STARTED),
+        AttemptProgressed: to(stalls.on_progressed, _STARTED),
+        StreamMoved: to(stalls.on_moved, _STARTED),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
         AttemptFailed: to(attempts.on_failed, _WAITING, _CLOSING),
         AttemptConflicted: to(attempts.on_conflicted, _WAITING),
@@ -191,7 +195,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         EpochAdvanced: to(assigned.on_epoch, _LEAVING),
         TopicsRead: to(assigned.on_topics_leaving, _LEAVING, _STOPPING, _GONE),
         TimerFired: to(assigned.on_leaving_timed_out, _GONE),
-        AttemptProgressed: to(late, _LEAVING),
+        **all_late(_LEAVING, _MOVES),
         AttemptFinished: to(attempts.on_finished, _CLOSING),
         AttemptFailed: to(attempts.on_stopped, _GONE),
         AttemptConflicted: to(attempts.on_stopped, _GONE),
@@ -208,7 +212,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(declared_gone.on_topics_stopping, _STOPPING, _GONE),
         AttemptBegan: to(attempts.on_began, _STOPPING),
         StreamBegan: to(attempts.on_stream_began_stopping, _STOPPING),
-        AttemptProgressed: to(late, _STOPPING),
+        **all_late(_STOPPING, _MOVES),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
         AttemptFailed: to(attempts.on_stopped, _GONE),
         AttemptConflicted: to(attempts.on_stopped, _GONE),
@@ -228,7 +232,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         ),
         AttemptBegan: to(attempts.on_began, _TIMED_OUT),
         StreamBegan: to(attempts.on_stream_began_stopping, _TIMED_OUT),
-        AttemptProgressed: to(late, _TIMED_OUT),
+        **all_late(_TIMED_OUT, _MOVES),
         AttemptFinished: to(attempts.on_finished, _CLOSING),
         AttemptFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         AttemptConflicted: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
@@ -248,7 +252,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         ),
         AttemptBegan: to(attempts.on_began, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began_stopping, _RESTARTING),
-        AttemptProgressed: to(late, _RESTARTING),
+        **all_late(_RESTARTING, _MOVES),
         **{
             last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE)
             for last in (*_LAST, QueryCleared)

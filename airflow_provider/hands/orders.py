@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.execution import events
 from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, TaskKind, WrittenAsset, task_name
 from airflow_provider.runs.runs import TaskRun
@@ -98,6 +98,8 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case TaskProgressed():
+            if isinstance(event.progress, QueryMoves):
+                return events.StreamMoved(now_ms=now_ms, wall_ms=wall_ms, task=task)
             progress = _recorded(event.progress, wall_ms)
             return events.AttemptProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=progress)
         case TaskFailed():

@@ -210,7 +210,8 @@ class SparkGroupHook(BaseHook):
         :param if_version: only if this is still its version, as :meth:`describe_job` tells it, so that a change made
             meanwhile is not overwritten
         :param by: as in :meth:`pause_job`
-        :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms`` or ``replan_interval_ms``
+        :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms``, ``replan_interval_ms`` or
+            ``stall_after_ms``
         :raises OperationError: if there is no such job, if its version is another, or for another setting
         :raises LostUpdateError: if somebody else has altered it at the same moment, whose change is undone
         :raises JobError: for values that are not acceptable

@@ -42,6 +42,8 @@ class EventKind(str, Enum):
     """A task has failed for good: its retries are used up."""
     TASK_KEEPS_FAILING = "task_keeps_failing"
     """A task has failed five times in a row, and is tried again."""
+    TASK_STALLED = "task_stalled"
+    """A stream runs, and has not moved for longer than expected."""
     WORKER_LOST = "worker_lost"
     """The group has gone on without a worker that has not left in order."""
 
@@ -77,6 +79,7 @@ class _Run:
     :ivar again: the attempt of each task that has begun again after an end
     :ivar work: the fingerprint of what each task was heard to run last, and the epoch of that
     :ivar alarms: of each task that fails again and again: what it runs, and the attempt with which that was told
+    :ivar stalled: since when each stream is stalled that is
     :ivar told: whether its end has been told, and nothing of it has begun again since
     """
 
@@ -89,6 +92,7 @@ class _Run:
     again: dict[int, int] = field(default_factory=dict)
     work: dict[int, tuple[str, int]] = field(default_factory=dict)
     alarms: dict[int, tuple[str, int]] = field(default_factory=dict)
+    stalled: dict[int, int] = field(default_factory=dict)
     told: bool = False
 
     def failed(self) -> list[int]:
@@ -135,6 +139,15 @@ class _Run:
             self._planned(status.result)
             self.told = self.told and self.over
         return True
+
+    def stalls(self, status: TaskStatus) -> bool:
+        """:returns: whether its stream is stalled, and this has not been said before"""
+        index, since_ms = status.task.index, status.stalled_since_ms
+        if since_ms is None or status.state is not TaskState.RUNNING:
+            self.stalled.pop(index, None)
+            return False
+        known, self.stalled[index] = self.stalled.get(index), since_ms
+        return known != since_ms
 
     def _forget(self, changed: TaskStatus) -> None:
         """It runs something else than before, and its attempts are counted from the first again."""
@@ -195,6 +208,8 @@ class EventFold:
 
     def _task(self, status: TaskStatus, at_ms: int) -> Iterator[GroupEvent]:
         run = self._run(status.task.job, status.run_key)
+        if run.stalls(status):
+            yield _stalled(status, at_ms)
         alarm = status.fingerprint, status.attempt
         if begins_to_keep_failing(status) and run.alarms.get(status.task.index) != alarm:
             run.alarms[status.task.index] = alarm
@@ -247,6 +262,24 @@ def _failed(kind: EventKind, status: TaskStatus, at_ms: int) -> GroupEvent:
             "attempt": status.attempt,
             "worker": status.worker,
             "error": "" if status.error is None else status.error.message,
+        },
+    )
+
+
+def _stalled(status: TaskStatus, at_ms: int) -> GroupEvent:
+    return GroupEvent(
+        kind=EventKind.TASK_STALLED,
+        id=f"{EventKind.TASK_STALLED.value}/{status.task}/{status.run_key}/{status.attempt}/{status.stalled_since_ms}",
+        at_ms=at_ms,
+        job=status.task.job,
+        about={
+            "job": status.task.job,
+            "task": status.task.index,
+            "run_key": status.run_key,
+            "attempt": status.attempt,
+            "worker": status.worker,
+            "since_ms": status.stalled_since_ms,
+            "last_batch": None if status.progress is None else status.progress.batch,
         },
     )
 

@@ -129,9 +129,13 @@ class JobProgress:
     @property
     def running_everywhere(self) -> bool:
         """Whether every task that still has to run does run; never true of a job with nothing left to run."""
-        running = self.counts.get(TaskState.RUNNING, 0)
         finished = self.counts.get(TaskState.FINISHED, 0)
-        return self.planned is not None and running > 0 and running + finished == self.planned
+        return self.planned is not None and self.running > 0 and self.running + finished == self.planned
+
+    @property
+    def running(self) -> int:
+        """How many tasks run, those that are stalled included."""
+        return sum(count for state, count in self.counts.items() if state.runs)
 
 
 def job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobProgress | None:
@@ -154,8 +158,8 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     earlier = {task for task in errors if planner is not None and planner.state is not TaskState.FAILED}
     halted = halted_as(job, jobs)
     for found in where_all_are(job, jobs, status):
-        counts[found.state if found.halted else shown_state(found.state, halted)] += 1
         last = found.last
+        counts[shown_state(found.state, last, None if found.halted else halted)] += 1
         if last and last.error and last.state is not TaskState.FINISHED:
             errors[found.task] = last.error
             if last.state is not TaskState.FAILED:

@@ -1,9 +1,10 @@
-"""The state of a task as people see it: a halted task is shown as such, whatever its worker wrote last. Pure."""
+"""The state of a task as people see it: a halted task is shown as such, whatever its worker wrote last, and a running
+stream that does not move as stalled. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -11,7 +12,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status, effective_statuses
 from airflow_provider.protocol.in_short import in_short
-from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import Halt, TaskState, TaskStatus, WorkerPhase
 
@@ -27,23 +28,30 @@ def halted_as(job: str, jobs: JobsSnapshot) -> TaskState | None:
     return None if halt is None else _AS[halt.halt]
 
 
-def shown_state(state: TaskState, halted: TaskState | None) -> TaskState:
+def shown_state(state: TaskState, last: TaskStatus | None, halted: TaskState | None) -> TaskState:
     """:param halted: the result of :func:`halted_as`; only for tasks that were not stopped singly"""
+    if state is TaskState.RUNNING and last is not None and last.stalled_since_ms is not None:
+        return TaskState.STALLED
     return halted if halted is not None and state in _STANDS_STILL else state
 
 
 def state_of_nobodys(job: str, jobs: JobsSnapshot) -> TaskState:
     """The state of a task that no worker has or has had in this run."""
-    return shown_state(TaskState.UNASSIGNED, halted_as(job, jobs))
+    return shown_state(TaskState.UNASSIGNED, None, halted_as(job, jobs))
 
 
 def shown_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
     """As :func:`~airflow_provider.ledger.task_places.effective_status`, for people to see."""
     last = effective_status(task, jobs, status)
-    if last is None or jobs.halt_of_task(task) is not None:
-        return last
-    state = shown_state(last.state, halted_as(task.job, jobs))
-    return last if state is last.state else replace(last, state=state)
+    if last is None:
+        return None
+    singly = jobs.halt_of_task(task) is not None
+    return _shown(last, None if singly else halted_as(task.job, jobs))
+
+
+def _shown(last: TaskStatus, halted: TaskState | None) -> TaskStatus:
+    state = shown_state(last.state, last, halted)
+    return last if state is last.state else replaced(last, state=state)
 
 
 def kept_waiting_by(last: TaskStatus | None, status: StatusSnapshot) -> str:
@@ -60,13 +68,12 @@ def shown_statuses(
     """As :func:`~airflow_provider.ledger.task_places.effective_statuses`, for people to see."""
     every = effective_statuses(job, jobs, status, waiting)
     halted = halted_as(job, jobs)
-    if halted is None:
-        yield from every
-        return
-    singly = jobs.stopped_tasks()
+    singly = jobs.stopped_tasks() if halted is not None else NO_TASKS
     for task, last in every:
-        stands_still = last is not None and last.state in _STANDS_STILL and task not in singly
-        yield task, replaced(last, state=halted) if last is not None and stands_still else last
+        if last is None or (halted is None and last.stalled_since_ms is None):
+            yield task, last
+        else:
+            yield task, _shown(last, None if task in singly else halted)
 
 
 def with_tasks(workers: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:

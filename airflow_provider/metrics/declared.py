@@ -164,6 +164,7 @@ FINISHED: Final = _task("cospark.tasks_finished", "tasks that finished")
 ATTEMPTS_FAILED: Final = _task("cospark.attempts_failed", "attempts that failed")
 RETRIED: Final = _task("cospark.tasks_retried", "failed attempts that are followed by another one")
 FAILED: Final = _task("cospark.tasks_failed", "tasks that failed for good")
+STALLED: Final = _task("cospark.tasks_stalled", "running streams that have not moved for longer than expected")
 STOPPED: Final = _task("cospark.tasks_stopped", "running tasks that were stopped, to run again elsewhere or later")
 SPARK_DEATHS: Final = _task("cospark.spark_deaths", "attempts during which Spark ended")
 CONFLICTS: Final = _task(
@@ -191,7 +192,7 @@ DECLARED: Final = (
     MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, MISSING_SLOTS, JOBS,
     TASKS, PENDING_AGE_S, FAILING, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
-    STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STOPPED, SPARK_DEATHS, CONFLICTS, STOOD_STILL, TASK_TIME,
-    PLANNER_TIME, LEASES_ENDED, SHARD_UNSERVED_S,
+    STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STALLED, STOPPED, SPARK_DEATHS, CONFLICTS, STOOD_STILL,
+    TASK_TIME, PLANNER_TIME, LEASES_ENDED, SHARD_UNSERVED_S,
 )  # fmt: skip
 """All metrics, in the order of the docs."""

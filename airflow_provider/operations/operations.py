@@ -99,7 +99,7 @@ class AlterJob(OnJob):
     settings: Mapping[str, int | None] = field(default_factory=dict)
 
 
-ALTERABLE: Final = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
+ALTERABLE: Final = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms", "stall_after_ms")
 """The numbers of a definition that can be altered while it runs, besides its config and its Spark settings."""
 
 

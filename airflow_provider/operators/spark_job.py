@@ -53,6 +53,7 @@ _PARAMETERS = {
     "retry_delay_ms": "task_retry_delay",
     "timeout_ms": "task_timeout",
     "replan_interval_ms": "replan_interval",
+    "stall_after_ms": "stall_after",
 }
 
 
@@ -82,6 +83,8 @@ class SparkJobOperator(GroupTask):
     :param session_conf: settings for the session of each Spark task, such as ``spark.sql.shuffle.partitions``, from its
         next start on. Settings that count when Spark starts are refused: they belong to the workers
     :param replan_interval: plan again at this interval, for a job whose plan watches for changes
+    :param stall_after: after how long without a batch, and without a moment of waiting for data, a stream counts as
+        stalled. None: ten times as long as its last batches took, and ten minutes at least
     :param kafka_conn_id: a connection of type ``kafka``
     :param wait_for_completion: wait until the job is complete; for an unbounded job, until all its tasks run
     :param deferrable: wait in the triggerer
@@ -126,6 +129,7 @@ class SparkJobOperator(GroupTask):
         task_timeout: TimeSpan | None = None,
         session_conf: Mapping[str, Any] | str | None = None,
         replan_interval: TimeSpan | None = None,
+        stall_after: TimeSpan | None = None,
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         wait_for_completion: bool = False,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -145,6 +149,7 @@ class SparkJobOperator(GroupTask):
         self.task_timeout = task_timeout
         self.session_conf = session_conf or {}
         self.replan_interval = replan_interval
+        self.stall_after = stall_after
         self.kafka_conn_id = kafka_conn_id
         self.wait_for_completion = wait_for_completion
         self.deferrable = deferrable
@@ -181,7 +186,7 @@ class SparkJobOperator(GroupTask):
         session_conf: object,
         submitted_by: str = "",
     ) -> JobDefinition:
-        replan, limit = self.replan_interval, self.task_timeout
+        replan, limit, stall = self.replan_interval, self.task_timeout, self.stall_after
         try:
             return JobDefinition(
                 name=job,
@@ -195,6 +200,7 @@ class SparkJobOperator(GroupTask):
                 timeout_ms=None if limit is None else milliseconds("task_timeout", limit, least_ms=1),
                 session_conf=text_mapping("session_conf", session_conf),
                 replan_interval_ms=None if replan is None else milliseconds("replan_interval", replan, least_ms=1),
+                stall_after_ms=None if stall is None else milliseconds("stall_after", stall, least_ms=1),
                 submitted_by=submitted_by,
             )
         except JobError as wrong:

@@ -109,6 +109,7 @@ class AlterSparkJobOperator(SteerSparkJob):
     :param task_retry_delay: how long to wait before the first of these; then it grows
     :param task_timeout: how long an attempt of a Spark task may take
     :param replan_interval: how long after a plan to plan again
+    :param stall_after: after how long without a batch a stream counts as stalled
     :param kafka_conn_id: a connection of type ``kafka``
 
     All times are timedeltas, or seconds.
@@ -137,6 +138,7 @@ class AlterSparkJobOperator(SteerSparkJob):
         task_retry_delay: TimeSpan | None = None,
         task_timeout: TimeSpan | None = None,
         replan_interval: TimeSpan | None = None,
+        stall_after: TimeSpan | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -148,6 +150,7 @@ class AlterSparkJobOperator(SteerSparkJob):
         self.task_retry_delay = task_retry_delay
         self.task_timeout = task_timeout
         self.replan_interval = replan_interval
+        self.stall_after = stall_after
         self._times()
         if max_tasks is not None and not is_template(max_tasks):
             whole_number("max_tasks", max_tasks, least=1)
@@ -164,6 +167,7 @@ class AlterSparkJobOperator(SteerSparkJob):
             "retry_delay_ms": ("task_retry_delay", self.task_retry_delay, 0),
             "timeout_ms": ("task_timeout", self.task_timeout, 1),
             "replan_interval_ms": ("replan_interval", self.replan_interval, 1),
+            "stall_after_ms": ("stall_after", self.stall_after, 1),
         }
         return {
             field: milliseconds(name, value, least_ms=least)

@@ -72,6 +72,8 @@ class JobDefinition:
     :param timeout_ms: an attempt of a task that takes longer is stopped and has failed; None: no limit
     :param session_conf: settings for the session of each task, from its next start on
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
+    :param stall_after_ms: a stream of it counts as stalled when it has not moved for so long; None: this follows from
+        how long its own batches take
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
     :param removal: the offset of the last removal of a job of this name before this one was submitted, if one is known;
@@ -93,6 +95,7 @@ class JobDefinition:
     retry_delay_ms: int = 0
     timeout_ms: int | None = None
     replan_interval_ms: int | None = None
+    stall_after_ms: int | None = None
     session_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     submitted_at_ms: Annotated[int, COUNT] = 0
     submitted_by: str = ""
@@ -120,6 +123,8 @@ class JobDefinition:
                 raise JobError(self.name, "timeout_ms", "does not apply to a job whose tasks have no end: leave it out")
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
+        if self.stall_after_ms is not None:
+            self._check_number("stall_after_ms", self.stall_after_ms, 1, most=_LONGEST_WAIT_MS)
         check_session_conf(self.name, self.session_conf)
         object.__setattr__(self, "session_conf", dict(self.session_conf))
         if self.removal is not None:
@@ -130,7 +135,7 @@ class JobDefinition:
             raise JobError(
                 self.name, "run_key", f"{self.run_key[:50]!r}... must have at most {LONGEST_RUN_KEY} characters"
             )
-        numbers = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
+        numbers = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms", "stall_after_ms")
         for name in ("run_key", "submitted_by", "basis", *numbers):
             self._check_plain(name, getattr(self, name))
         runs = [self.name, self.entry_point, self.config, self.max_tasks, self.kind.value]
@@ -189,6 +194,7 @@ class JobDefinition:
             "retry_delay_ms": self.retry_delay_ms,
             "timeout_ms": self.timeout_ms,
             "replan_interval_ms": self.replan_interval_ms,
+            **({} if self.stall_after_ms is None else {"stall_after_ms": self.stall_after_ms}),
             **({"session_conf": dict(self.session_conf)} if self.session_conf else {}),
             "submitted_at_ms": self.submitted_at_ms,
             "submitted_by": self.submitted_by,

@@ -27,6 +27,7 @@ from airflow_provider.records.envelope import COUNT, TEXT, check_depth, convert,
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.times import since_in_words
 from airflow_provider.records.written import WrittenAsset
 
 _LONGEST_SESSION_MS: Final = 2**31 - 1
@@ -39,7 +40,7 @@ _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """Fields of a task's record with other values than this package's own texts and whole numbers."""
 _RARE: Final = {
     **dict.fromkeys(("forgiven", "conflicts", "suspected", "died_alone"), 0),
-    **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to"), None),
+    **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to", "stalled_since_ms"), None),
     **dict.fromkeys(("alone", "kept", "last_try"), False),
 }
 """Fields that are only written if they differ from this."""
@@ -58,6 +59,10 @@ class TaskState(str, Enum):
     """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""
+    STALLED = "stalled"
+    """A running stream that has not moved for longer than expected. Nobody writes this: people see it instead of
+    *running* (:mod:`~airflow_provider.ledger.shown_tasks`).
+    """
     FINISHED = "finished"
     """Ended by itself. Not assigned again in this run."""
     FAILED = "failed"
@@ -77,6 +82,11 @@ class TaskState(str, Enum):
     def final(self) -> bool:
         """Whether the task needs no worker any more in this run."""
         return self in (TaskState.FINISHED, TaskState.FAILED)
+
+    @property
+    def runs(self) -> bool:
+        """Whether an attempt of the task is under way."""
+        return self in (TaskState.RUNNING, TaskState.STALLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +192,8 @@ class TaskStatus:
         that
     :param failed_on: the workers on which its last attempts have failed, the newest last, at most ``MOST_FAILED_ON``
     :param last_try: whether its retries are used up, and it has one try more elsewhere
+    :param stalled_since_ms: for a running stream that has not moved for longer than expected: when it last did (wall
+        clock, milliseconds since 1970)
     """
 
     task: TaskId
@@ -217,19 +229,26 @@ class TaskStatus:
     kept: bool = False
     failed_on: tuple[Annotated[WorkerId, TEXT], ...] = ()
     last_try: bool = False
+    stalled_since_ms: Annotated[int, COUNT] | None = None
 
-    @property
-    def how_far(self) -> str:
-        """Its progress in words; empty if none was reported."""
-        far = self.progress or self.work
-        return far.in_words() if far is not None else ""
+    def how_far(self, now_ms: int | None = None) -> str:
+        """Its progress in words; empty if none was reported.
+
+        :param now_ms: wall clock, to say how old it is; None: say of when it is
+        """
+        stalled = ""
+        if self.stalled_since_ms is not None and self.state.runs:
+            stalled = f"no batch has ended {since_in_words(self.stalled_since_ms, now_ms)}"
+        far = self.work.in_words() if self.work else ""
+        far = self.progress.in_words(now_ms) if self.progress else far
+        return ", ".join(filter(None, (stalled, far)))
 
     @property
     def lives_on(self) -> bool:
         """Whether it has a detached query that may be running, whether or not a worker is there. The query is found by
         the handle.
         """
-        return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
+        return self.handle is not None and (self.state is TaskState.PENDING or self.state.runs)
 
     @property
     def deaths(self) -> int:
@@ -239,7 +258,7 @@ class TaskStatus:
     @property
     def server(self) -> str:
         """The Spark Connect server on which its detached query runs, for people; empty: it has none."""
-        detached = self.state is TaskState.RUNNING and isinstance(self.handle, dict)
+        detached = self.state.runs and isinstance(self.handle, dict)
         server = self.handle.get("server") if detached else None
         return server.partition("/;")[0] if isinstance(server, str) else ""
 
@@ -261,7 +280,7 @@ class TaskStatus:
     @property
     def took_ms(self) -> int | None:
         """How long the attempt took; None if it has not ended, or this is unknown."""
-        if self.started_at_ms is None or self.finished_at_ms is None or self.state is TaskState.RUNNING:
+        if self.started_at_ms is None or self.finished_at_ms is None or self.state.runs:
             return None
         return max(0, self.finished_at_ms - self.started_at_ms)
 
@@ -276,7 +295,7 @@ class TaskStatus:
 
         :param wall_ms: now, milliseconds since 1970
         """
-        if self.state is not TaskState.RUNNING or self.started_at_ms is None:
+        if not self.state.runs or self.started_at_ms is None:
             return None
         return max(0, wall_ms - self.started_at_ms)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Final
 
+from airflow_provider.records.spans import span
+
 _LAST_S: Final = 253_402_300_799
 """The end of the year 9999."""
 
@@ -15,6 +17,22 @@ def time_in_words(wall_ms: int) -> str:
     :param wall_ms: milliseconds since 1970
     """
     return f"{_at(wall_ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def since_in_words(wall_ms: int, now_ms: int | None) -> str:
+    """As in "for 12 min", or "since 2026-01-01 10:00:00 UTC".
+
+    :param now_ms: wall clock; None: unknown
+    """
+    return f"since {time_in_words(wall_ms)}" if now_ms is None else f"for {span(now_ms - wall_ms)}"
+
+
+def ago_in_words(wall_ms: int, now_ms: int | None) -> str:
+    """As in "12 min ago", or "at 2026-01-01 10:00:00 UTC".
+
+    :param now_ms: wall clock; None: unknown
+    """
+    return f"at {time_in_words(wall_ms)}" if now_ms is None else f"{span(now_ms - wall_ms)} ago"
 
 
 def time_as_text(wall_ms: int) -> str:

@@ -136,6 +136,7 @@ class JobDescription:
             "plans again after": None
             if definition.replan_interval_ms is None
             else f"{definition.replan_interval_ms} ms",
+            "stalled after": None if definition.stall_after_ms is None else f"{definition.stall_after_ms} ms",
             "run": definition.run_key or None,
             "version": self.version,
         }

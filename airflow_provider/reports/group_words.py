@@ -11,8 +11,8 @@ from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.leading.unchanged_rounds import is_held_back
 from airflow_provider.ledger.capacity import SlotShortage
 from airflow_provider.records import TaskFailure, TaskState, WorkerStatus
+from airflow_provider.records.spans import span
 from airflow_provider.reports.learners import GivenUp, LearnerTask
-from airflow_provider.reports.spans import span
 from airflow_provider.reports.time_zones import TimeZones
 
 _PLANNER: Final = ":planner"
@@ -142,7 +142,7 @@ def _when(run: Mapping[str, Any]) -> str:
         return f", {run['waits_for']}"
     if run["seconds"] is None:
         return ""
-    if run["state"] != TaskState.RUNNING.value:
+    if not TaskState(run["state"]).runs:
         return f", took {span(round(run['seconds'] * 1000))}"
     far = f", {run['progress']}" if "progress" in run else ""
     return f", since {datetime.fromisoformat(run['started_at']):%Y-%m-%d %H:%M:%S} UTC{far}"

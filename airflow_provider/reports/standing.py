@@ -56,7 +56,7 @@ class Standing:
             planning=0,
             tasks=progress.planned,
             finished=progress.counts.get(TaskState.FINISHED, 0),
-            running=progress.counts.get(TaskState.RUNNING, 0),
+            running=progress.running,
             failed=progress.counts.get(TaskState.FAILED, 0),
             longest=None if longest is None else jobs.label(longest.task),
             since_ms=None if longest is None else longest.started_at_ms,

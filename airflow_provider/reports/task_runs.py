@@ -8,7 +8,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.shown_tasks import shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskStatus
+from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.records.times import time_as_text
 
 
@@ -24,9 +24,13 @@ def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
     :param now_ms: wall clock; as another host's may differ, it is only used for tasks that still run
     """
     ms = status.running_ms(now_ms) if status.took_ms is None else status.took_ms
-    far = status.progress or status.work
-    last = {} if far is None else {**far.to_json(), "progress": far.in_words()}
+    far, words = status.progress or status.work, status.how_far(now_ms)
+    last = {} if far is None else far.to_json()
     last.pop("at_ms", None)
+    if words:
+        last["progress"] = words
+    if status.state is TaskState.STALLED and status.stalled_since_ms is not None:
+        last["stalled_since"] = time_as_text(status.stalled_since_ms)
     return {
         "state": status.state.value,
         "worker": status.worker,

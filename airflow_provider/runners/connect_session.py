@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider.deadlines import Deadline
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.query_progress import (
+    QueryMoves,
     QueryProgress,
     await_batches,
     await_termination,
@@ -218,7 +219,7 @@ class ConnectSession:
         mine = self.query_id(value)
         return say_left_running(self._session.streams.active, mine)
 
-    def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
+    def await_query(self, query: Any, tell: Callable[[QueryProgress | QueryMoves], None]) -> Any:
         self._awaits_query = True
         await_termination(query, tell, every_s=self._tell_every_s)
         return summary_of(query)

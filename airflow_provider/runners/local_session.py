@@ -25,6 +25,7 @@ from airflow_provider.driver.pyspark_internals import (
     take_off_listener_bus,
 )
 from airflow_provider.driver.query_progress import (
+    QueryMoves,
     QueryProgress,
     await_batches,
     await_termination,
@@ -161,7 +162,7 @@ class LocalSession:
             return "run() has returned a streaming query that does not end by itself"
         return say_left_running(self._session.streams.active, mine)
 
-    def await_query(self, query: StreamingQuery, tell: Callable[[QueryProgress], None]) -> Any:
+    def await_query(self, query: StreamingQuery, tell: Callable[[QueryProgress | QueryMoves], None]) -> Any:
         self._awaited = query
         await_termination(query, tell, every_s=self._tell_every_s)
         return summary_of(query)

@@ -24,6 +24,7 @@ from airflow_provider.records import (
     cost_of,
     task_name,
 )
+from airflow_provider.runs.liveness import Liveness
 from airflow_provider.runs.pauses import conflict_pause_ms, longest_retry_ms
 
 
@@ -116,6 +117,7 @@ class TaskRun:
     :param give_up_ms: stop trying to store the record at this time (monotonic milliseconds)
     :param failed_on: the workers on which its last attempts have failed
     :param last_try: whether its retries are used up, and it has one try more elsewhere
+    :param liveness: whether its stream moves
     """
 
     work: TaskWork
@@ -154,6 +156,7 @@ class TaskRun:
     give_up_ms: int | None = None
     failed_on: tuple[WorkerId, ...] = ()
     last_try: bool = False
+    liveness: Liveness = Liveness()
 
     @property
     def task(self) -> TaskId:
@@ -187,13 +190,19 @@ class TaskRun:
 
     @property
     def due_ms(self) -> int | None:
-        """When it next needs attention without an event: its next attempt may start, its time limit is over, or its
-        record is given up (monotonic milliseconds). A planner has no time limit.
+        """When it next needs attention without an event: its next attempt may start, its time limit is over, its stream
+        has not moved for too long, or its record is given up (monotonic milliseconds).
         """
         if self.state is RunState.WAITING:
             return self.not_before_ms or None
         if self.state is not RunState.STARTED:
             return self.give_up_ms
+        stalls_ms = self.liveness.stalls_at_ms(self.work.definition.stall_after_ms)
+        return min((at for at in (self.time_over_ms, stalls_ms) if at is not None), default=None)
+
+    @property
+    def time_over_ms(self) -> int | None:
+        """When its time limit is over (monotonic milliseconds). A planner has none."""
         limit_ms = self.work.definition.timeout_ms
         if self.began_ms is None or limit_ms is None or self.task.is_planner:
             return None
@@ -311,6 +320,7 @@ class TaskRun:
             alone=False,
             detached=False,
             progress=None,
+            liveness=self.liveness.ended(),
             plan=None,
             give_up_ms=None,
             not_before_ms=now_ms + delay_ms,
@@ -331,6 +341,10 @@ class TaskRun:
         :param alone: whether it is alone on trial
         """
         return replaced(self, state=RunState.STARTED, retry_at_ms=None, slots=slots, alone=alone)
+
+    def streaming(self, now_ms: int) -> TaskRun:
+        """It is a stream, and runs."""
+        return replaced(self, kind=TaskKind.STREAMING, liveness=self.liveness.begun(now_ms))
 
     def with_all_retries(self) -> TaskRun:
         """Without failures, as at the start of this run of the job."""
@@ -369,6 +383,7 @@ class TaskRun:
             took_before_ms=self.took_before_ms,
             failed_on=self.failed_on,
             last_try=self.last_try,
+            stalled_since_ms=self.liveness.stalled_since_ms if state is TaskState.RUNNING else None,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
 
@@ -410,6 +425,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         failed_on=last.failed_on,
         last_try=last.last_try,
         error=last.error,
+        liveness=_liveness_after(last),
     )
     waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), run.longest_wait_ms)
     return replaced(run, not_before_ms=now_ms + waits_ms, retry_at_ms=wall_ms + waits_ms) if waits_ms else run
@@ -435,10 +451,16 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
         handle=last.handle,
         detached=True,
         progress=last.progress,
+        liveness=replaced(run.liveness, stalled_since_ms=last.stalled_since_ms),
         error=None if last.state is TaskState.PENDING else run.error,
         not_before_ms=0,
         retry_at_ms=None,
     )
+
+
+def _liveness_after(last: TaskStatus) -> Liveness:
+    """What its next worker knows of how its stream moves."""
+    return Liveness(longest_ms=(last.progress and last.progress.batch_ms) or 0)
 
 
 def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:

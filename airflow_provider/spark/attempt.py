@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
 from airflow_provider.spark.config_schema import config_schema_to_publish
@@ -80,7 +80,7 @@ class TaskSession(Protocol):
         :param value: what ``run`` has returned
         """
 
-    def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
+    def await_query(self, query: Any, tell: Callable[[QueryProgress | QueryMoves], None]) -> Any:
         """Wait until the query ends, and return the result of its task.
 
         :param tell: called with the query's progress from time to time

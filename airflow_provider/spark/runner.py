@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
 from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.job import Config
@@ -117,8 +117,8 @@ class TaskProgressed:
     """The progress of the task, reported from time to time."""
 
     order: TaskOrder
-    progress: QueryProgress | JobCounts
-    """For a query its last batch; for anything else what its Spark jobs have done."""
+    progress: QueryProgress | QueryMoves | JobCounts
+    """For a query its last batch, or that it moves; for anything else what its Spark jobs have done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

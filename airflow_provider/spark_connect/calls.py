@@ -9,15 +9,16 @@ from typing import Final, Protocol, TypeVar
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect.messages import (
     Caller,
+    QueryStatus,
     RunningQuery,
     read_conf,
     read_error,
     read_executing,
     read_has_operation,
     read_interrupted,
-    read_is_active,
     read_last_progress,
     read_running,
+    read_status,
 )
 from airflow_provider.spark_connect.server import is_start
 from airflow_provider.spark_connect.trouble import Trouble, text_of, trouble_of
@@ -103,9 +104,8 @@ class ServerCalls:
         else:
             await self.release(session_id, ANSWER_S)
 
-    async def is_active(self, session_id: str, query: RunningQuery) -> bool:
-        """Whether the query is running."""
-        return await self._execute(self._caller.is_active(session_id, query), ANSWER_S, read_is_active)
+    async def status(self, session_id: str, query: RunningQuery) -> QueryStatus:
+        return await self._execute(self._caller.status(session_id, query), ANSWER_S, read_status)
 
     async def last_progress(self, session_id: str, query: RunningQuery) -> QueryProgress | None:
         """The last batch of the query; None: there has been none."""

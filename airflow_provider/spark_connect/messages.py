@@ -63,6 +63,7 @@ _MANAGER_RESULT: Final = 11
 _RESULT_STATUS: Final = 2
 _RESULT_PROGRESS: Final = 3
 _RESULT_EXCEPTION: Final = 5
+_IN_BATCH: Final = 3
 _IS_ACTIVE: Final = 4
 _PROGRESS_JSON: Final = 5
 _EXCEPTION_MESSAGE: Final = 1
@@ -87,6 +88,18 @@ class RunningQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStatus:
+    """What a query does now.
+
+    :param is_active: whether it is running
+    :param in_batch: whether it is in a batch, or looks for one
+    """
+
+    is_active: bool
+    in_batch: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Makes the requests of one caller.
 
@@ -96,7 +109,7 @@ class Caller:
     user_id: str
     user_agent: str
 
-    def is_active(self, session_id: str, query: RunningQuery) -> bytes:
+    def status(self, session_id: str, query: RunningQuery) -> bytes:
         return self._of_query(session_id, query, _STATUS)
 
     def last_progress(self, session_id: str, query: RunningQuery) -> bytes:
@@ -159,11 +172,11 @@ class Caller:
         return text(_SESSION_ID, session_id) + user + text(client, self.user_agent)
 
 
-def read_is_active(answers: Iterable[bytes]) -> bool:
+def read_status(answers: Iterable[bytes]) -> QueryStatus:
     status = _result(answers, _QUERY_RESULT).message(_RESULT_STATUS)
     if status is None:
         raise NoAnswerInItError("it does not say whether the query runs")
-    return bool(status.number(_IS_ACTIVE))
+    return QueryStatus(is_active=bool(status.number(_IS_ACTIVE)), in_batch=bool(status.number(_IN_BATCH)))
 
 
 def read_last_progress(answers: Iterable[bytes]) -> QueryProgress | None:

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Final
 
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.driver.query_progress import Looks, QueryProgress
 from airflow_provider.spark_connect.calls import (
     NotThereError,
     ServerCalls,
@@ -77,7 +77,7 @@ class Watched:
     query: RunningQuery
     listener: Listener
     tell_at: float
-    told: QueryProgress | None = None
+    looks: Looks
     round: int = -1
     gone: bool = False
     complained: bool = False
@@ -113,7 +113,8 @@ class QueryPolling:
         silent, the listener hears of it immediately.
         """
         now = _now()
-        watched = Watched(handle, query, listener, tell_at=now + random.uniform(0, listener.tell_every_s))
+        tell_at = now + random.uniform(0, listener.tell_every_s)
+        watched = Watched(handle, query, listener, tell_at, Looks(listener.tell_every_s))
         self._listeners[listener] = self._listeners.get(listener, 0) + 1
         if self._silence.why and self._listeners[listener] == 1:
             listener.tell(ServerSilent(self._silence.why))
@@ -199,24 +200,27 @@ class QueryPolling:
         in_round = self._round
         if watched.round != in_round:
             await calls.require_session(session)
-        if not await calls.is_active(session, query):
+        status = await calls.status(session, query)
+        if not status.is_active:
             if await calls.is_being_ended(session):  # a query that was just starting fails by that
                 return QueryStopped(watched.handle)
             error = await calls.error(session, query)
             if error is not None:
                 await calls.require_spark()
             last = await calls.last_progress(session, query)
-            if error is not None and last is not None and last != watched.told and not watched.gone:
-                watched.listener.tell(QueryProgressed(watched.handle, last))  # it tells how well the query has gone
+            if error is not None:
+                self._look(watched, last, in_batch=True)  # the batches before tell how well the query has gone
             return QueryEnded(watched.handle, error, None if last is None else last.batch)
         watched.round = in_round
         if now >= watched.tell_at:
             watched.tell_at = now + watched.listener.tell_every_s
-            progress = await calls.last_progress(session, query)
-            if progress is not None and progress != watched.told and not watched.gone:
-                watched.told = progress
-                watched.listener.tell(QueryProgressed(watched.handle, progress))
+            self._look(watched, await calls.last_progress(session, query), in_batch=status.in_batch)
         return None
+
+    def _look(self, watched: Watched, progress: QueryProgress | None, *, in_batch: bool) -> None:
+        news = watched.looks.next(progress, in_batch=in_batch)
+        if news is not None and not watched.gone:
+            watched.listener.tell(QueryProgressed(watched.handle, news))
 
     def _answered(self) -> None:
         self._answered_at = _now()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark_connect.handle import QueryHandle
 
 
 @dataclass(frozen=True, slots=True)
 class QueryProgressed:
-    """The query's progress. Reported at intervals, not with each batch."""
+    """The query's progress, or that it moves. Reported at intervals, not with each batch."""
 
     handle: QueryHandle
-    progress: QueryProgress
+    progress: QueryProgress | QueryMoves
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class GroupEventTrigger(BaseEventTrigger):
 
     :param group: the group
     :param events: which kinds of events: ``rebalanced``, ``job_finished``, ``job_failed``, ``task_failed``,
-        ``task_keeps_failing``, ``worker_lost``
+        ``task_keeps_failing``, ``task_stalled``, ``worker_lost``
     :param job: only events of this job
     :param name: the name of the watcher's bookmark. By default it is made of all other parameters: if one of them is
         changed, a new watcher begins. Two watchers of a group with the same name miss events, whatever else differs.

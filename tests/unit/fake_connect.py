@@ -44,6 +44,7 @@ class FakeQuery:
     error: str = ""
     batch: int = -1
     says_nonsense: bool = False
+    in_batch: bool = True
 
     @property
     def progress(self) -> list[str]:
@@ -236,6 +237,7 @@ class FakeConnect(SparkConnectServiceServicer):
         command = asked.WhichOneof("command")
         if command == "status" and not query.says_nonsense:
             result.status.is_active = query.active
+            result.status.is_trigger_active = query.in_batch
         elif command == "last_progress":
             result.recent_progress.recent_progress_json.extend(query.progress)
         elif command == "exception" and query.error:

@@ -29,13 +29,14 @@ from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect.messages import (
     Caller,
     NoAnswerInItError,
+    QueryStatus,
     RunningQuery,
     read_error,
     read_has_operation,
     read_interrupted,
-    read_is_active,
     read_last_progress,
     read_running,
+    read_status,
 )
 from airflow_provider.spark_connect.protobuf import Message, NotAMessageError, message, number, text
 
@@ -54,7 +55,7 @@ def theirs(kind: Any, **fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("ask", "command"),
     [
-        (CALLER.is_active, "status"),
+        (CALLER.status, "status"),
         (CALLER.last_progress, "last_progress"),
         (CALLER.error, "exception"),
         (CALLER.stop, "stop"),
@@ -113,10 +114,13 @@ def answered(**result: Any) -> list[bytes]:
     return [beside.SerializeToString(), answer.SerializeToString()]
 
 
+@pytest.mark.parametrize("in_batch", [True, False])
 @pytest.mark.parametrize("active", [True, False])
-def test_it_is_read_whether_a_query_runs(active: bool) -> None:
-    said = StreamingQueryCommandResult.StatusResult(status_message="Waiting", is_active=active, is_data_available=True)
-    assert read_is_active(answered(status=said)) is active
+def test_it_is_read_whether_a_query_runs_and_whether_it_is_in_a_batch(active: bool, in_batch: bool) -> None:
+    said = StreamingQueryCommandResult.StatusResult(
+        status_message="Waiting", is_active=active, is_data_available=True, is_trigger_active=in_batch
+    )
+    assert read_status(answered(status=said)) == QueryStatus(is_active=active, in_batch=in_batch)
 
 
 def test_the_error_of_a_query_is_read() -> None:
@@ -158,12 +162,12 @@ def test_the_running_queries_are_read() -> None:
     ]
 
 
-@pytest.mark.parametrize("read", [read_is_active, read_last_progress, read_error, read_running])
+@pytest.mark.parametrize("read", [read_status, read_last_progress, read_error, read_running])
 def test_the_response_to_another_request_is_an_error(read: Any) -> None:
     with pytest.raises(NoAnswerInItError):
         read([ExecutePlanResponse(session_id=SESSION).SerializeToString()])
     with pytest.raises(NoAnswerInItError):
-        read_is_active(answered())
+        read_status(answered())
 
 
 def test_unknown_fields_of_all_kinds_are_skipped() -> None:

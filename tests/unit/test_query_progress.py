@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from airflow_provider.driver.query_progress import QueryProgress, await_termination
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress, await_termination
 
 
 class Query:
@@ -16,6 +16,7 @@ class Query:
     def __init__(self, *progress: dict[str, Any] | None) -> None:
         self._progress = list(progress)
         self.lastProgress: dict[str, Any] | None = None
+        self.status = {"isTriggerActive": True}
 
     def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
         assert timeout == 30
@@ -30,10 +31,34 @@ def batch(number: int, rate: float, **more: Any) -> dict[str, Any]:
 
 
 def told_of(*progress: dict[str, Any] | None) -> list[QueryProgress]:
-    told: list[QueryProgress] = []
-    query: Any = Query(*progress)
+    """The batches that are told of."""
+    return [news for news in all_told_of(Query(*progress)) if isinstance(news, QueryProgress)]
+
+
+def all_told_of(query: Any) -> list[QueryProgress | QueryMoves]:
+    told: list[QueryProgress | QueryMoves] = []
     await_termination(query, told.append, every_s=30)
     return told
+
+
+def test_that_it_moves_is_told_while_there_is_nothing_new() -> None:
+    """It finds nothing to read, and asks its sources again and again; or it waits for its next trigger."""
+    idle = batch(7, 0.0, timestamp="2026-01-01T10:00:00.000Z")
+    assert all_told_of(Query(idle, {**idle, "timestamp": "2026-01-01T10:00:10.000Z"}))[1:] == [QueryMoves()]
+    waits = Query(None, idle, idle)
+    waits.status = {"isTriggerActive": False}
+    assert all_told_of(waits) == [QueryMoves(), QueryProgress.of(idle), QueryMoves()]
+
+
+def test_nothing_is_told_of_a_query_that_is_in_one_batch_all_the_time() -> None:
+    assert all_told_of(Query(None, None)) == []
+    assert all_told_of(Query(batch(7, 1.0), batch(7, 1.0), batch(7, 1.0))) == [QueryProgress(batch=7, rows_per_second=1.0)]
+
+
+def test_how_far_an_idle_query_is_behind_is_told_again_before_it_is_old() -> None:
+    asked = [batch(7, 0.0, timestamp=f"2026-01-01T10:00:{second:02}.000Z") for second in range(0, 60, 5)]
+    told = told_of(*asked)
+    assert [progress.asked_at_ms for progress in told] == [1_767_261_600_000, 1_767_261_650_000], "after five minutes"
 
 
 def test_each_new_batch_that_is_seen_is_told_once() -> None:
@@ -102,7 +127,7 @@ def test_the_last_batch_before_a_failure_is_told(there: bool) -> None:
         def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
             raise StreamingQueryException("no such customer")
 
-    told: list[QueryProgress] = []
+    told: list[QueryProgress | QueryMoves] = []
     query: Any = Failing()
     with pytest.raises(StreamingQueryException):
         await_termination(query, told.append, every_s=30)

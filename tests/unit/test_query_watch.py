@@ -91,7 +91,8 @@ async def test_before_a_failure_the_last_batch_is_told(server: FakeConnect) -> N
     async with Hearing(server, tell_every_s=3600) as hearing:
         hearing.watch.watch(handle)
         await hearing.hears(QueryEnded)
-        assert [told.progress.batch for told in hearing.of(QueryProgressed)] == [11]
+        last = QueryProgress(batch=11, rows_per_second=1.5, rows=5)
+        assert hearing.of(QueryProgressed) == [QueryProgressed(handle, last)]
 
 
 async def test_a_query_that_fails_while_its_server_shuts_down_is_lost(server: FakeConnect) -> None:

@@ -5,7 +5,7 @@ import { badge, el, muted, table } from "./dom.js";
 import { openTask } from "./task.js";
 import { clock, count, counting, span } from "./words.js";
 
-const STATES = ["unassigned", "pending", "running", "finished", "failed", "stopped", "paused"];
+const STATES = ["unassigned", "pending", "running", "stalled", "finished", "failed", "stopped", "paused"];
 const SIZE = 50;
 
 export function tasksView({ about, me, again }) {
@@ -33,7 +33,7 @@ export function tasksView({ about, me, again }) {
     { name: "Worker", head: sorted("Worker", "worker"), cell: (task) => [task.worker, task.server && el("div", { class: "muted" }, `on ${task.server}`)] },
     { name: "Attempt", head: sorted("Attempt", "attempt"), class: "number", cell: (task) => [task.attempt, task.failures > 0 && el("span", { class: "wrong" }, ` (${task.failures} failed)`)] },
     { name: "Started", head: sorted("Started", "started"), cell: (task) => clock(task.started_at_ms) },
-    { name: "Took", head: sorted("Took", "took"), class: "number", cell: (task) => (task.state === "running" && task.started_at_ms ? counting(task.started_at_ms) : span(task.took_ms)) },
+    { name: "Took", head: sorted("Took", "took"), class: "number", cell: (task) => (["running", "stalled"].includes(task.state) && task.started_at_ms ? counting(task.started_at_ms) : span(task.took_ms)) },
     { name: "Says", class: "wide", cell: (task) => (task.error ? el("span", { class: "wrong" }, task.error) : muted(task.progress || task.waits_for)) },
   ];
 

@@ -115,7 +115,7 @@ def job_in_short(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobInS
         bounded=jobs.jobs[job].bounded,
         tasks=progress.planned,
         finished=progress.counts.get(TaskState.FINISHED, 0),
-        running=progress.counts.get(TaskState.RUNNING, 0),
+        running=progress.running,
         failed=progress.counts.get(TaskState.FAILED, 0),
     )
 

@@ -191,7 +191,7 @@ def task_line(found: FoundTask, status: StatusSnapshot) -> TaskLine:
         took_ms=last.took_ms if last else None,
         retry_at_ms=last.retry_at_ms if last and last.state is TaskState.PENDING else None,
         error=last.error.line if last and last.error and last.state is not TaskState.FINISHED else "",
-        progress=last.how_far if last else "",
+        progress=last.how_far() if last else "",
         waits_for=kept_waiting_by(last, status),
         server=last.server if last else "",
     )

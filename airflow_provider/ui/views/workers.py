@@ -147,7 +147,7 @@ def _line(
                     slots=jobs.slots_of(task),
                     attempt=last.attempt,
                     since_ms=last.started_at_ms,
-                    progress=last.how_far,
+                    progress=last.how_far(),
                     server=last.server,
                 )
             )

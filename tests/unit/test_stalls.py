@@ -1,0 +1,214 @@
+"""A stream that runs and does not move is never silent: it is stalled, until it moves."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from executor_bench import A0, ME, Bench, bench
+from turned_clock import time_passes
+from waiting import eventually
+
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.group_events import EventFold, GroupEvent
+from airflow_provider.ledger.progress import job_progress
+from airflow_provider.ledger.shown_tasks import shown_status
+from airflow_provider.metrics.course import Course
+from airflow_provider.metrics.declared import STALLED
+from airflow_provider.metrics.gauges import gauges
+from airflow_provider.protocol.model import Epoch
+from airflow_provider.records import (
+    JobDefinition,
+    StreamProgress,
+    TaskEvent,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    TaskWork,
+    decode,
+)
+from airflow_provider.reports.description import JobDescription
+from airflow_provider.reports.task_runs import run_to_json
+from airflow_provider.runs.liveness import LEAST_PATIENCE_MS, Liveness
+from airflow_provider.runs.runs import first_run, taken_over
+from airflow_provider.ui.views.tasks import found_tasks
+
+MINUTE_MS = 60_000
+
+# ---- the decision
+
+
+def test_a_stream_is_expected_to_move_within_ten_times_its_longest_recent_batch() -> None:
+    stream = Liveness().begun(1_000)
+    assert stream.stalls_at_ms(None) == 1_000 + LEAST_PATIENCE_MS, "nothing is known of its batches yet"
+    stream = stream.moved(2_000, 5 * MINUTE_MS).moved(3_000, 1_000)
+    assert stream.stalls_at_ms(None) == 3_000 + 45 * MINUTE_MS
+    for _ in range(40):
+        stream = stream.moved(3_000, 1_000)
+    assert stream.stalls_at_ms(None) == 3_000 + LEAST_PATIENCE_MS, "a long batch is forgotten in the end"
+
+
+def test_its_job_may_say_how_long_it_may_take() -> None:
+    stream = Liveness().begun(0).moved(0, 5 * MINUTE_MS)
+    assert stream.stalls_at_ms(2_000) == 2_000
+
+
+def test_what_is_stalled_or_does_not_run_does_not_stall() -> None:
+    stalled = Liveness().begun(1_000).stalled(61_000, wall_ms=1_000_000)
+    assert stalled.stalled_since_ms == 940_000
+    assert stalled.stalls_at_ms(None) is stalled.ended().stalls_at_ms(None) is Liveness().stalls_at_ms(None) is None
+    assert stalled.begun(70_000) == stalled, "to be adopted is not to move"
+    assert stalled.moved(70_000).stalled_since_ms is None
+
+
+def test_whoever_has_it_next_knows_how_long_its_batches_took_and_that_it_is_stalled() -> None:
+    worker_of = TaskStatus(
+        task=A0,
+        state=TaskState.RUNNING,
+        epoch=Epoch(1),
+        worker=ME,
+        kind=TaskKind.STREAMING,
+        handle={"session_id": "s"},
+        progress=StreamProgress(batch=7, rows_per_second=1.0, at_ms=1, batch_ms=7 * MINUTE_MS),
+        stalled_since_ms=5,
+    )
+    work = TaskWork(task=A0, definition=JobDefinition(name="a", entry_point="m:f"), config={}, fingerprint="")
+    run = first_run(work, Epoch(2), worker_of, now_ms=0, wall_ms=0)
+    assert run.liveness == Liveness(longest_ms=7 * MINUTE_MS)
+    assert taken_over(run, worker_of, attempt=1, now_ms=0, wall_ms=0).liveness.stalled_since_ms == 5
+
+
+# ---- in a worker
+
+
+async def streaming(worker: Bench, **definition: object) -> None:
+    await worker.submit(tasks=1, **{"kind": TaskKind.STREAMING, **definition})
+    worker.take(A0)
+    await worker.runs(A0)
+    worker.runner.streams(A0)
+    worker.runner.progress(A0, QueryProgress(batch=7, rows_per_second=12.5, batch_ms=2_000))
+    await eventually(lambda: worker.told(A0).progress is not None)
+
+
+def shown(worker: Bench) -> TaskState:
+    last = shown_status(A0, worker.topics.jobs, worker.topics.status)
+    assert last is not None
+    return last.state
+
+
+@pytest.mark.turned_clock
+async def test_a_stream_that_does_not_move_is_stalled_until_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with bench(slots=1) as worker:
+        await streaming(worker)
+        await time_passes(LEAST_PATIENCE_MS / 1000 - 1)
+        assert shown(worker) is TaskState.RUNNING
+        began_ms = wall_ms() - LEAST_PATIENCE_MS + 1_000
+        await time_passes(2)
+        assert shown(worker) is TaskState.STALLED
+        assert worker.told(A0).stalled_since_ms == pytest.approx(began_ms, abs=1_000)
+        assert worker.state(A0) is TaskState.RUNNING, "what is stalled runs, for workers of all releases"
+        assert "task a:0 is stalled: no batch has ended for 10 min, and 10 min were expected at most" in caplog.text
+        await time_passes(7_200)
+        assert caplog.text.count("is stalled") == 1
+        worker.runner.progress(A0, QueryProgress(batch=8, rows_per_second=1.0, batch_ms=2_000))
+        await eventually(lambda: shown(worker) is TaskState.RUNNING)
+        assert "task a:0 is no longer stalled" in caplog.messages
+        await time_passes(LEAST_PATIENCE_MS / 1000 + 1)
+        assert shown(worker) is TaskState.STALLED, "again"
+
+
+@pytest.mark.turned_clock
+async def test_a_stream_with_nothing_to_read_is_not_stalled() -> None:
+    async with bench(slots=1) as worker:
+        await streaming(worker)
+        for _ in range(120):
+            await time_passes(60)
+            worker.runner.progress(A0, QueryMoves())
+        assert shown(worker) is TaskState.RUNNING
+        await time_passes(LEAST_PATIENCE_MS / 1000 + 1)
+        assert shown(worker) is TaskState.STALLED
+        worker.runner.progress(A0, QueryMoves())
+        await eventually(lambda: shown(worker) is TaskState.RUNNING)
+
+
+@pytest.mark.turned_clock
+async def test_its_job_says_how_long_it_may_take_even_while_it_runs() -> None:
+    async with bench(slots=1) as worker:
+        await streaming(worker, stall_after_ms=30_000)
+        await time_passes(31)
+        assert shown(worker) is TaskState.STALLED
+        worker.runner.progress(A0, QueryMoves())
+        await eventually(lambda: shown(worker) is TaskState.RUNNING)
+        await worker.topics.submit(replace(worker.topics.jobs.jobs["a"], stall_after_ms=60_000))
+        await time_passes(50)
+        assert shown(worker) is TaskState.RUNNING
+        await time_passes(11)
+        assert shown(worker) is TaskState.STALLED
+
+
+@pytest.mark.turned_clock
+async def test_everybody_sees_it() -> None:
+    """As a state in the counts, in the metrics, on the page and in words; and as an event of the group, once."""
+    async with bench(slots=1) as worker:
+        await streaming(worker)
+        topics = worker.topics
+        before, event_at = topics.status, len(topics.events)
+        await time_passes(LEAST_PATIENCE_MS / 1000 + 1)
+        progress = job_progress("a", topics.jobs, topics.status)
+        assert progress is not None
+        assert (progress.counts, progress.running_everywhere) == ({TaskState.STALLED: 1}, True)
+        states = {s.tags[-1]: s.value for s in gauges("g", topics.jobs, topics.status, now_ms=0, unconverged_since_ms=None)}
+        assert (states["stalled"], states["running"]) == (1, 0)
+        _, samples = Course.beginning(before, Epoch(0)).until(topics.status, "g", {ME}, 0)
+        assert [(s.value, s.tags) for s in samples if s.metric is STALLED] == [(1, ("g", "a"))]
+        (found,) = found_tasks(topics.jobs, topics.status)
+        assert found.state is TaskState.STALLED
+        described = JobDescription.of("a", topics.jobs, topics.status)
+        assert described is not None
+        assert any("a:0: stalled on w1" in line for line in described.lines())
+        last = shown_status(A0, topics.jobs, topics.status)
+        assert last is not None
+        run = run_to_json(last, wall_ms())
+        assert run["progress"].startswith("no batch has ended for 10 min, batch 7")
+        assert run["seconds"] >= 600, "it still runs"
+
+        fold = EventFold()
+        told: list[GroupEvent] = [each for event in topics.events[event_at:] for each in fold.take(event)]
+        (event,) = told
+        assert event.to_json("g") == {
+            "event": "task_stalled",
+            "group": "g",
+            "id": f"g/task_stalled/a:0//1/{last.stalled_since_ms}",
+            "at_ms": event.at_ms,
+            "job": "a",
+            "task": 0,
+            "run_key": "",
+            "attempt": 1,
+            "worker": ME,
+            "since_ms": last.stalled_since_ms,
+            "last_batch": 7,
+        }
+        again = replace(topics.status.tasks[A0], epoch=Epoch(9))
+        assert fold.take(TaskEvent(status=again, at_ms=8)) == (), "its next worker says the same"
+
+
+def test_a_record_of_an_earlier_release_says_nothing_of_it() -> None:
+    status = TaskStatus(task=A0, state=TaskState.RUNNING, epoch=Epoch(1), worker=ME)
+    written = decode(status.encoded())
+    assert "stalled_since_ms" not in written
+    assert TaskStatus.from_json(written).stalled_since_ms is None
+
+
+# ---- how far it is behind
+
+
+def test_how_far_a_stream_is_behind_is_said_with_the_time_at_which_that_was_so() -> None:
+    """Rows may have come since its sources were asked, and Spark asks them when a batch begins."""
+    progress = StreamProgress(batch=7, rows_per_second=1.0, at_ms=1, behind=0, asked_at_ms=1_767_261_600_000)
+    assert progress.in_words(1_767_261_600_000 + 271_000) == "batch 7, 1 rows/s, not behind 4 min ago"
+    assert replace(progress, behind=3_338).in_words(1_767_261_600_000 + 5_000).endswith("3,338 offsets behind 5.0 s ago")
+    assert progress.in_words().endswith("not behind at 2026-01-01 10:00:00 UTC")
+    assert replace(progress, asked_at_ms=None).in_words(1).endswith("not behind when it began")
