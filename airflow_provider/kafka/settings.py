@@ -1,9 +1,10 @@
 """Converts an Airflow connection of type ``kafka`` to the settings of both Kafka clients.
 
 The connection's extra is librdkafka's configuration, as in the apache-kafka provider. librdkafka, which reads and
-writes the topics, takes it as it is. For aiokafka, which the group protocol uses, it is translated here. A setting that
-makes a connection safer is either translated or refused, never ignored. Settings that would run code are refused,
-because a user who may edit a connection is not necessarily allowed to run code where it is used.
+writes the topics, takes it as it is, but for what belongs to its clients here (:mod:`.own_settings`). For aiokafka,
+which the group protocol uses, it is translated here. A setting that makes a connection safer is either translated or
+refused, never ignored. Settings that would run code are refused, because a user who may edit a connection is not
+necessarily allowed to run code where it is used.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider.kafka.own_settings import OWN_SETTINGS
 from airflow_provider.kafka.risks import Risk, warn_once
 from airflow_provider.kafka.tls import Value, build_ssl_context, refuse_unsupported_tls, risks_of_tls
 
@@ -142,11 +144,9 @@ class KafkaSettings:
             )
 
     def librdkafka(self) -> dict[str, Value]:
-        """The configuration of confluent-kafka's clients. Each client adds its own settings.
-
-        It has all settings of the connection, also ``group.id``, which each consumer overrides.
-        """
-        return {"client.id": _CLIENT_ID, "socket.timeout.ms": _TOPICS_REQUEST_TIMEOUT_MS, **self._set}
+        """The configuration of confluent-kafka's clients. Each client adds its own settings."""
+        reached = {key: value for key, value in self._set.items() if key not in OWN_SETTINGS}
+        return {"client.id": _CLIENT_ID, "socket.timeout.ms": _TOPICS_REQUEST_TIMEOUT_MS, **reached}
 
     def aiokafka(self) -> dict[str, Any]:
         """The keyword arguments of aiokafka's clients and connections. Reads the files with certificates and keys.

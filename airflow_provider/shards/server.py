@@ -52,11 +52,6 @@ _STEADY_S: Final = 10.0
 _FENCED_REST_S: Final = 3.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
-# Settings of consumers and producers that a connection may have, but that must be the same in this consumer group.
-_NOT_OURS: Final = frozenset(
-    {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"}
-    | {"group.instance.id", "group.remote.assignor", "enable.auto.offset.store", "transactional.id"}
-)
 
 TellUnserved = Callable[[Mapping[int, float]], None]
 
@@ -87,7 +82,7 @@ class ShardServer:
     ) -> None:
         self._tell_unserved = tell_unserved
         self._when_connected = when_connected
-        self._config = {key: value for key, value in settings.librdkafka().items() if key not in _NOT_OURS}
+        self._config = settings.librdkafka()
         self._machine = machine
         self._make = make
         self._layout = make

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from certificates import Certificates
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider.kafka import risks
+from airflow_provider.kafka.own_settings import OWN_SETTINGS
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 
 OURS = {"client.id": "cospark", "socket.timeout.ms": 15_000}
@@ -66,9 +68,46 @@ def test_servers_by_their_addresses() -> None:
 
 
 def test_what_librdkafka_alone_understands_is_passed_on() -> None:
-    extra = PLAIN | {"client.id": "mine", "group.id": "theirs", "linger.ms": 5, "socket.keepalive.enable": True}
+    extra = PLAIN | {"client.id": "mine", "client.rack": "a", "socket.keepalive.enable": True}
     assert settings(extra).librdkafka() == OURS | extra
     assert settings(extra).aiokafka()["client_id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transactional.id", "mine"),
+        ("enable.idempotence", False),
+        ("acks", "0"),
+        ("request.required.acks", 0),
+        ("retries", 0),
+        ("max.in.flight", 100),
+        ("message.timeout.ms", 5),
+        ("delivery.report.only.error", True),
+        ("group.id", "theirs"),
+        ("group.protocol", "consumer"),
+        ("group.instance.id", "mine"),
+        ("enable.auto.commit", True),
+        ("auto.offset.reset", "latest"),
+        ("isolation.level", "read_uncommitted"),
+        ("partition.assignment.strategy", "cooperative-sticky"),
+        ("session.timeout.ms", 6_000),
+        ("topic.blacklist", ".*"),
+    ],
+)
+def test_how_others_read_and_write_over_a_connection_is_ignored(name: str, value: str | int | bool) -> None:
+    """A connection may be shared with the hooks of others. Here, such a setting would break the clients."""
+    assert settings(PLAIN | {name: value}).librdkafka() == settings(PLAIN).librdkafka()
+
+
+@pytest.mark.parametrize("name", sorted(OWN_SETTINGS))
+def test_what_is_ignored_is_spelled_as_librdkafka_does(name: str) -> None:
+    why = ""
+    try:
+        Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0, name: "?"}).close()
+    except (KafkaException, TypeError, ValueError) as refused:
+        why = str(refused)
+    assert "No such configuration property" not in why
 
 
 def test_timeouts_are_translated() -> None:
