@@ -1,7 +1,7 @@
 """A stream that stalls: it runs, and has not moved for longer than expected (:mod:`airflow_provider.runs.liveness`).
 
-It is only said, in its record, and in the log: whatever it waits for may still come, and people decide. It ends with the
-next movement.
+It is only said, in its record and in the log: whatever it waits for may still come, and people decide. It ends with
+the next movement.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.execution import events
 from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, TaskKind, WrittenAsset, task_name
@@ -98,10 +97,7 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case TaskProgressed():
-            if isinstance(event.progress, QueryMoves):
-                return events.StreamMoved(now_ms=now_ms, wall_ms=wall_ms, task=task)
-            progress = _recorded(event.progress, wall_ms)
-            return events.AttemptProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=progress)
+            return _heard_of_progress(event, now_ms=now_ms, wall_ms=wall_ms)
         case TaskFailed():
             return events.AttemptFailed(
                 now_ms=now_ms,
@@ -114,10 +110,13 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
             return events.AttemptStopped(now_ms=now_ms, wall_ms=wall_ms, task=task)
 
 
-def _recorded(progress: QueryProgress | JobCounts, wall_ms: int) -> StreamProgress | SparkWork:
-    """The progress of a task as its record has it."""
+def _heard_of_progress(event: TaskProgressed, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:
+    task, progress = event.order.task, event.progress
+    if isinstance(progress, QueryMoves):
+        return events.StreamMoved(now_ms=now_ms, wall_ms=wall_ms, task=task)
     kind = StreamProgress if isinstance(progress, QueryProgress) else SparkWork
-    return kind(**asdict(progress), at_ms=wall_ms)
+    recorded = kind(**asdict(progress), at_ms=wall_ms)
+    return events.AttemptProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=recorded)
 
 
 def _heard_of_warm_up(event: WarmUpEvent, *, now_ms: int, wall_ms: int) -> events.LearnerEvent:

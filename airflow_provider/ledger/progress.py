@@ -26,6 +26,7 @@ from airflow_provider.records import (
     TaskStatus,
     WorkerStatus,
 )
+from airflow_provider.records.failing import standing_error
 
 _MOST_ERRORS: Final = 20
 """If one table is missing, two thousand tasks may fail with the same error."""
@@ -76,11 +77,13 @@ class JobState(str, Enum):
     FINISHED = "finished"
     """Bounded, and every task finished."""
     FAILED = "failed"
-    """The planner or a task failed for good. Its other tasks may still run: see ``complete``."""
+    """The planner or a task failed for good, and nobody has halted the job. Its other tasks may still run: see
+    ``complete``.
+    """
     PAUSED = "paused"
-    """Somebody has paused it, and there is something left to run."""
+    """Somebody has paused it, and there is something left to run, or it has no end."""
     STOPPED = "stopped"
-    """Somebody has stopped it, and there is something left to run."""
+    """Somebody has stopped it, and there is something left to run, or it has no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,7 @@ class JobProgress:
     """How far a job's present run is.
 
     :param complete: nothing is left to run
+    :param failed: the planner or a task has failed for good
     :param planned: how many tasks its plan has, None before there is one
     :param counts: how many tasks are in each state; states without tasks are left out
     :param errors: why tasks (and the planner) failed last, of those that failed for good or wait for another attempt
@@ -99,6 +103,7 @@ class JobProgress:
     run_key: str
     state: JobState
     complete: bool
+    failed: bool
     planned: int | None
     counts: Mapping[TaskState, int]
     errors: Mapping[TaskId, TaskFailure]
@@ -160,8 +165,9 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     for found in where_all_are(job, jobs, status):
         last = found.last
         counts[shown_state(found.state, last, None if found.halted else halted)] += 1
-        if last and last.error and last.state is not TaskState.FINISHED:
-            errors[found.task] = last.error
+        error = standing_error(last) if last else None
+        if last and error and last.state is not TaskState.FINISHED:
+            errors[found.task] = error
             if last.state is not TaskState.FAILED:
                 earlier.add(found.task)
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
@@ -170,8 +176,15 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     return JobProgress(
         job=job,
         run_key=definition.run_key,
-        state=_job_state(failed=failed, planned=plan is not None, complete=complete, halt=jobs.halt_of(job)),
+        state=_job_state(
+            bounded=definition.bounded,
+            failed=failed,
+            planned=plan is not None,
+            complete=complete,
+            halt=jobs.halt_of(job),
+        ),
         complete=complete,
+        failed=failed,
         planned=len(plan.configs) if plan else None,
         counts={state: counts[state] for state in TaskState if counts[state]},
         errors=errors,
@@ -180,11 +193,11 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     )
 
 
-def _job_state(*, failed: bool, planned: bool, complete: bool, halt: HaltRecord | None) -> JobState:
+def _job_state(*, bounded: bool, failed: bool, planned: bool, complete: bool, halt: HaltRecord | None) -> JobState:
+    if halt is not None and not (bounded and complete):
+        return JobState.PAUSED if halt.halt is Halt.PAUSED else JobState.STOPPED
     if failed:
         return JobState.FAILED
-    if halt is not None and not complete:
-        return JobState.PAUSED if halt.halt is Halt.PAUSED else JobState.STOPPED
     if not planned:
         return JobState.PLANNING
     return JobState.FINISHED if complete else JobState.RUNNING

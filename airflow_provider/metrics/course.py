@@ -117,7 +117,10 @@ class _Counts:
             (declared.RETRIED, failures - (last.state is TaskState.FAILED)),
             (declared.FAILED, now is TaskState.FAILED),
             (declared.FINISHED, now is TaskState.FINISHED),
-            (declared.STALLED, last.stalled_since_ms is not None and (before is None or before.stalled_since_ms is None)),
+            (
+                declared.STALLED,
+                last.stalled_since_ms is not None and (before is None or before.stalled_since_ms is None),
+            ),
             (declared.STOPPED, now is TaskState.STOPPED and last.started_at_ms is not None),
             (declared.SPARK_DEATHS, _more(last.spark_deaths, before.spark_deaths if before else 0)),
             (declared.CONFLICTS, conflicts_since(last, before)),

@@ -42,7 +42,6 @@ from airflow_provider.records.status import (
     CheckpointClaim,
     FailedWarmUp,
     Lesson,
-    TaskFailure,
     TaskState,
     TaskStatus,
     WarmUpDeaths,
@@ -51,6 +50,7 @@ from airflow_provider.records.status import (
 )
 from airflow_provider.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.task_failure import TaskFailure
 from airflow_provider.records.written import WrittenAsset
 
 __all__ = [

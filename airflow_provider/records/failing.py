@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.records.status import TaskState, TaskStatus
+from airflow_provider.records.task_failure import TaskFailure
 
 ALARM_AFTER: Final = 5
 """So many failures in a row are not for a moment: with a delay of 10 s, about three minutes."""
+_WELL_MS: Final = 600_000
 
 
 def counted_failures(status: TaskStatus) -> int:
@@ -25,6 +27,19 @@ def keeps_failing(status: TaskStatus) -> bool:
 def begins_to_keep_failing(status: TaskStatus) -> bool:
     """Whether it says so for the first time: it waits after the failure with which that began."""
     return status.state is TaskState.PENDING and counted_failures(status) == ALARM_AFTER
+
+
+def standing_error(status: TaskStatus) -> TaskFailure | None:
+    """The last error, unless it is that of an earlier attempt, and the stream has run well since: with batches for ten
+    minutes.
+    """
+    return None if _has_run_well(status) else status.error
+
+
+def _has_run_well(status: TaskStatus) -> bool:
+    if status.state is not TaskState.RUNNING or status.progress is None or status.started_at_ms is None:
+        return False
+    return status.stalled_since_ms is None and status.progress.at_ms - status.started_at_ms >= _WELL_MS
 
 
 def conflicts_since(status: TaskStatus, before: TaskStatus | None) -> int:

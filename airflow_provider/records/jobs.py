@@ -117,14 +117,11 @@ class JobDefinition:
         if self.retries is not None:
             self._check_number("retries", self.retries, 0)
         self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
-        if self.timeout_ms is not None:
-            self._check_number("timeout_ms", self.timeout_ms, 1, most=_LONGEST_WAIT_MS)
-            if self.kind is TaskKind.STREAMING:
-                raise JobError(self.name, "timeout_ms", "does not apply to a job whose tasks have no end: leave it out")
-        if self.replan_interval_ms is not None:
-            self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
-        if self.stall_after_ms is not None:
-            self._check_number("stall_after_ms", self.stall_after_ms, 1, most=_LONGEST_WAIT_MS)
+        for name in ("timeout_ms", "replan_interval_ms", "stall_after_ms"):
+            if (value := getattr(self, name)) is not None:
+                self._check_number(name, value, 1, most=_LONGEST_WAIT_MS)
+        if self.timeout_ms is not None and self.kind is TaskKind.STREAMING:
+            raise JobError(self.name, "timeout_ms", "does not apply to a job whose tasks have no end: leave it out")
         check_session_conf(self.name, self.session_conf)
         object.__setattr__(self, "session_conf", dict(self.session_conf))
         if self.removal is not None:

@@ -27,13 +27,12 @@ from airflow_provider.records.envelope import COUNT, TEXT, check_depth, convert,
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.task_failure import TaskFailure
 from airflow_provider.records.times import since_in_words
 from airflow_provider.records.written import WrittenAsset
 
 _LONGEST_SESSION_MS: Final = 2**31 - 1
 """A session timeout is an int32 on the wire."""
-_TRACEBACK_TAIL: Final = 4_000
-_MESSAGE_LENGTH: Final = 500
 MOST_FAILED_ON: Final = 2
 """A task that has failed on two workers is not tried on a third one for that: it is to blame itself."""
 _FREE: Final = ("after", "handle", "progress", "result", "wrote")
@@ -87,43 +86,6 @@ class TaskState(str, Enum):
     def runs(self) -> bool:
         """Whether an attempt of the task is under way."""
         return self in (TaskState.RUNNING, TaskState.STALLED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailure:
-    """Why a task failed.
-
-    :param message: short; if it failed on an executor, one line for the cause and one for the error that followed
-    :param traceback: the end of the traceback, where the cause is
-    """
-
-    message: Annotated[str, TEXT]
-    traceback: Annotated[str, TEXT] = ""
-
-    @classmethod
-    def of(cls, message: str, traceback: str = "") -> TaskFailure:
-        """Cut it to what a status record may have: 500 characters, and the last 4,000 of the traceback. Characters that
-        can't be written as UTF-8, as in some file names, are shown by their numbers.
-        """
-        message, traceback = (text.encode(errors="backslashreplace").decode() for text in (message, traceback))
-        short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
-        return cls(message=short, traceback=traceback[-_TRACEBACK_TAIL:])
-
-    @property
-    def line(self) -> str:
-        """The message in one line."""
-        return "; ".join(part.rstrip(":") for line in self.message.splitlines() if (part := line.strip()))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"message": self.message, "traceback": self.traceback}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TaskFailure:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status, state_of_nobodys
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, planner_of
-from airflow_provider.records import HaltRecord, JobDefinition, TaskState, TaskStatus
+from airflow_provider.records import HaltRecord, JobDefinition, TaskFailure, TaskState, TaskStatus
+from airflow_provider.records.failing import standing_error
 from airflow_provider.records.times import time_in_words
 from airflow_provider.reports.group_words import whose
 from airflow_provider.reports.report import JobReport
@@ -41,11 +42,15 @@ class TaskDescription:
         """The worker that has it, or had it last."""
         return "" if self.last is None else self.last.worker
 
+    @property
+    def error(self) -> TaskFailure | None:
+        """What people are to see of its last error."""
+        return None if self.last is None or self.state is TaskState.FINISHED else standing_error(self.last)
+
     def to_json(self, now_ms: int) -> dict[str, Any]:
         """:param now_ms: wall clock, to compute how long it has run"""
         run = {"state": self.state.value} if self.last is None else run_to_json(self.last, now_ms)
-        failed = self.last is not None and self.last.error is not None and self.state is not TaskState.FINISHED
-        error = self.last.error.to_json() if failed and self.last and self.last.error else None
+        error = None if self.error is None else self.error.to_json()
         about = {"index": self.task.index, "name": self.name, "slots": self.slots, "config": dict(self.config)}
         return {**about, **run, "error": error, "waits_for": self.waits_for}
 
@@ -161,7 +166,6 @@ class JobDescription:
                 detached = f", detached on {task.last.server}" if task.last.server else ""
                 where = f" on {task.worker}{detached}, attempt {task.last.attempt}"
             waits = f", {task.waits_for}" if task.waits_for else ""
-            error = task.last.error if task.last is not None and task.state is not TaskState.FINISHED else None
-            failed = f"{whose(task.state.value)}: {error.line}" if error else ""
+            failed = f"{whose(task.state.value)}: {task.error.line}" if task.error else ""
             lines.append(f"  {label}: {task.state.value}{where}{waits}{failed}")
         return lines

@@ -13,7 +13,8 @@ from airflow_provider.ledger.progress import converged
 from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId, tasks_to_json
-from airflow_provider.records import TaskStatus
+from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.records.failing import standing_error
 from airflow_provider.reports.group_words import how_it_is
 from airflow_provider.reports.learners import given_up, learners
 from airflow_provider.reports.task_runs import run_to_json
@@ -76,9 +77,11 @@ def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
 
 
 def _task(task: TaskStatus, jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> dict[str, Any]:
+    error = task.error if task.state is TaskState.FINISHED else standing_error(task)
     about = {
+        "name": jobs.name_of(task.task),
         "slots": jobs.slots_of(task.task),
-        "error": task.error.message if task.error else None,
+        "error": None if error is None else error.message,
         "waits_for": kept_waiting_by(task, status),
     }
     return {**run_to_json(task, now_ms), **about}

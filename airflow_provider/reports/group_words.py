@@ -114,12 +114,15 @@ def _assigned(tasks: Sequence[tuple[str, int]], known: Mapping[str, Any]) -> str
 
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
-        f"  task {task}{_slots(run)}: {run['state']} at {run['worker']}{_server(run)}, attempt {run['attempt']}"
-        + _suspected(run)
-        + _when(run)
+        f"  task {task}{_name(run)}{_slots(run)}: {run['state']} at {run['worker']}{_server(run)},"
+        f" attempt {run['attempt']}{_suspected(run)}{_when(run)}"
         + (f"{whose(run['state'])}: {TaskFailure(message=run['error']).line}" if run["error"] else "")
         for task, run in tasks.items()
     ]
+
+
+def _name(run: Mapping[str, Any]) -> str:
+    return f" ({run['name']})" if run["name"] else ""
 
 
 def _slots(run: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from airflow_provider.assignors.model import one_by_one
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
+from airflow_provider.ledger.progress import JobProgress, converged, job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, tasks_to_json
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
@@ -77,7 +77,7 @@ class JobReport:
 
     @property
     def failed(self) -> bool:
-        return self.progress.state is JobState.FAILED
+        return self.progress.failed
 
     def to_json(self, *, now_ms: int | None = None) -> dict[str, Any]:
         """:param now_ms: wall clock, to compute how long tasks have run; by default this host's"""

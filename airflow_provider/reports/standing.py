@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import JobState, job_progress, why_idle
+from airflow_provider.ledger.progress import job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId
@@ -48,7 +48,7 @@ class Standing:
         halt = jobs.halt_of(job)
         halted = "" if halt is None else f"{halt.halt.value} by {halt.by or 'somebody'}"
         if progress.planned is None:
-            failed = int(progress.state is JobState.FAILED)
+            failed = int(progress.failed)
             return cls(planning=1 - failed, tasks=0, finished=0, running=0, failed=failed, halted=halted)
         running = _running(job, progress.planned, jobs, status)
         longest = min(running, key=lambda task: _or_never(task.started_at_ms), default=None)

@@ -36,7 +36,7 @@ class Liveness:
         return self if self.stalled_since_ms is not None else replaced(self, moved_ms=now_ms)
 
     def moved(self, now_ms: int, batch_ms: int | None = None) -> Liveness:
-        """:param batch_ms: how long the batch that has ended took; None: it is between two batches, or this is unknown"""
+        """:param batch_ms: how long the batch that has ended took; None: it is between two batches"""
         longest_ms = self.longest_ms
         if batch_ms is not None:
             longest_ms = max(batch_ms, longest_ms - longest_ms // _FORGOTTEN)
@@ -62,3 +62,7 @@ class Liveness:
     def patience_ms(self, stall_after_ms: int | None) -> int:
         """How long it may take to move."""
         return max(LEAST_PATIENCE_MS, _TIMES * self.longest_ms) if stall_after_ms is None else stall_after_ms
+
+
+UNMOVED: Final = Liveness()
+"""Of a stream that has not run yet."""

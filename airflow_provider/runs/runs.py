@@ -24,7 +24,7 @@ from airflow_provider.records import (
     cost_of,
     task_name,
 )
-from airflow_provider.runs.liveness import Liveness
+from airflow_provider.runs.liveness import UNMOVED, Liveness
 from airflow_provider.runs.pauses import conflict_pause_ms, longest_retry_ms
 
 
@@ -156,7 +156,7 @@ class TaskRun:
     give_up_ms: int | None = None
     failed_on: tuple[WorkerId, ...] = ()
     last_try: bool = False
-    liveness: Liveness = Liveness()
+    liveness: Liveness = UNMOVED
 
     @property
     def task(self) -> TaskId:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.kafka.changes import Changes
-from airflow_provider.ledger.group_events import EventFold, GroupEvent
 from airflow_provider.ledger.topic_view import Unreadable, reason_of
 from airflow_provider.records import decode, event_from_json
+from airflow_provider.reports.group_events import EventFold, GroupEvent
 from airflow_provider.topics.complaints import Complaints
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.reader import Record

@@ -163,7 +163,7 @@ class JobCondition:
 
     def _judge(self, progress: JobProgress, *, bounded: bool) -> tuple[bool, str | None]:
         """The answer, if the wait is over."""
-        finished, failed = progress.state is JobState.FINISHED, progress.state is JobState.FAILED
+        finished, failed = progress.state is JobState.FINISHED, progress.failed
         if self.goal is JobGoal.FAILED:
             return failed or finished, f"job {self.job!r} has finished" if finished else None
         if finished or (self.goal is JobGoal.RUNNING and progress.running_everywhere):

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.ledger.group_events import EventKind, GroupEvent
 from airflow_provider.records import TopicNames
+from airflow_provider.reports.group_events import EventKind, GroupEvent
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.bookmarks import Bookmark
 from airflow_provider.triggers.connections import Connection, connection_of, with_its_settings

@@ -78,6 +78,7 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
         "attempt": 1,
         "started_at": None,
         "seconds": None,
+        "name": "",
         "slots": 1,
         "error": "boom",
         "waits_for": "",

@@ -47,7 +47,7 @@ def test_a_sensors_paragraph_has_its_parameters(sensor: type) -> None:
 
 def test_the_page_has_each_key_that_is_passed_on() -> None:
     progress = JobProgress(
-        job="j", run_key="r", state=JobState.RUNNING, complete=False, planned=None, counts={}, errors={}
+        job="j", run_key="r", state=JobState.RUNNING, complete=False, failed=False, planned=None, counts={}, errors={}
     )
     assert JobReport(progress=progress, results={}).to_json().keys() <= _names(
         _part(DAGS, r"^Its XCom:\n\n- `job`", r"\n\n", keep=True)

@@ -52,7 +52,9 @@ def test_that_it_moves_is_told_while_there_is_nothing_new() -> None:
 
 def test_nothing_is_told_of_a_query_that_is_in_one_batch_all_the_time() -> None:
     assert all_told_of(Query(None, None)) == []
-    assert all_told_of(Query(batch(7, 1.0), batch(7, 1.0), batch(7, 1.0))) == [QueryProgress(batch=7, rows_per_second=1.0)]
+    assert all_told_of(Query(batch(7, 1.0), batch(7, 1.0), batch(7, 1.0))) == [
+        QueryProgress(batch=7, rows_per_second=1.0)
+    ]
 
 
 def test_how_far_an_idle_query_is_behind_is_told_again_before_it_is_old() -> None:

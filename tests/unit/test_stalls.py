@@ -12,7 +12,6 @@ from waiting import eventually
 
 from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.group_events import EventFold, GroupEvent
 from airflow_provider.ledger.progress import job_progress
 from airflow_provider.ledger.shown_tasks import shown_status
 from airflow_provider.metrics.course import Course
@@ -30,6 +29,7 @@ from airflow_provider.records import (
     decode,
 )
 from airflow_provider.reports.description import JobDescription
+from airflow_provider.reports.group_events import EventFold, GroupEvent
 from airflow_provider.reports.task_runs import run_to_json
 from airflow_provider.runs.liveness import LEAST_PATIENCE_MS, Liveness
 from airflow_provider.runs.runs import first_run, taken_over
@@ -88,6 +88,7 @@ async def streaming(worker: Bench, **definition: object) -> None:
     worker.take(A0)
     await worker.runs(A0)
     worker.runner.streams(A0)
+    await time_passes(1)
     worker.runner.progress(A0, QueryProgress(batch=7, rows_per_second=12.5, batch_ms=2_000))
     await eventually(lambda: worker.told(A0).progress is not None)
 
@@ -160,7 +161,9 @@ async def test_everybody_sees_it() -> None:
         progress = job_progress("a", topics.jobs, topics.status)
         assert progress is not None
         assert (progress.counts, progress.running_everywhere) == ({TaskState.STALLED: 1}, True)
-        states = {s.tags[-1]: s.value for s in gauges("g", topics.jobs, topics.status, now_ms=0, unconverged_since_ms=None)}
+        states = {
+            s.tags[-1]: s.value for s in gauges("g", topics.jobs, topics.status, now_ms=0, unconverged_since_ms=None)
+        }
         assert (states["stalled"], states["running"]) == (1, 0)
         _, samples = Course.beginning(before, Epoch(0)).until(topics.status, "g", {ME}, 0)
         assert [(s.value, s.tags) for s in samples if s.metric is STALLED] == [(1, ("g", "a"))]
@@ -209,6 +212,8 @@ def test_how_far_a_stream_is_behind_is_said_with_the_time_at_which_that_was_so()
     """Rows may have come since its sources were asked, and Spark asks them when a batch begins."""
     progress = StreamProgress(batch=7, rows_per_second=1.0, at_ms=1, behind=0, asked_at_ms=1_767_261_600_000)
     assert progress.in_words(1_767_261_600_000 + 271_000) == "batch 7, 1 rows/s, not behind 4 min ago"
-    assert replace(progress, behind=3_338).in_words(1_767_261_600_000 + 5_000).endswith("3,338 offsets behind 5.0 s ago")
+    assert (
+        replace(progress, behind=3_338).in_words(1_767_261_600_000 + 5_000).endswith("3,338 offsets behind 5.0 s ago")
+    )
     assert progress.in_words().endswith("not behind at 2026-01-01 10:00:00 UTC")
     assert replace(progress, asked_at_ms=None).in_words(1).endswith("not behind when it began")

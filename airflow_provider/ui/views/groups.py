@@ -10,7 +10,7 @@ from typing import Final
 from airflow_provider.driver.sight import Sight
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, present, stands_back, what_was
-from airflow_provider.ledger.progress import JobState, converged, job_progress, why_idle
+from airflow_provider.ledger.progress import converged, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.records import TaskState
@@ -141,7 +141,7 @@ def _wrong(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
     for name in sorted(jobs.jobs):
         progress = job_progress(name, jobs, status)
         assert progress is not None
-        if progress.state is JobState.FAILED:
+        if progress.failed:
             failed = progress.counts.get(TaskState.FAILED, 0)
             what = {0: "its planner has failed", 1: "1 task has failed"}.get(failed, f"{failed} tasks have failed")
             yield f"job {name}: {what}"

@@ -16,6 +16,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.timeline_view import Attempt
 from airflow_provider.protocol.model import TaskId, labelled, planner_of
 from airflow_provider.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
+from airflow_provider.records.failing import standing_error
 
 _LONGEST_RESULT: Final = 20_000
 LARGEST_PAGE: Final = 200
@@ -190,11 +191,16 @@ def task_line(found: FoundTask, status: StatusSnapshot) -> TaskLine:
         started_at_ms=last.started_at_ms if last else None,
         took_ms=last.took_ms if last else None,
         retry_at_ms=last.retry_at_ms if last and last.state is TaskState.PENDING else None,
-        error=last.error.line if last and last.error and last.state is not TaskState.FINISHED else "",
+        error=_error_of(last),
         progress=last.how_far() if last else "",
         waits_for=kept_waiting_by(last, status),
         server=last.server if last else "",
     )
+
+
+def _error_of(last: TaskStatus | None) -> str:
+    error = None if last is None or last.state is TaskState.FINISHED else standing_error(last)
+    return "" if error is None else error.line
 
 
 def _filter_of(query: TaskQuery) -> Callable[[FoundTask], bool]:
