@@ -18,8 +18,9 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.shown_tasks import with_tasks
+from airflow_provider.ledger.shown_tasks import running_tasks, with_tasks
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
@@ -84,6 +85,9 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
             wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms(), by=by)
             await topics.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
+        if busy := running_tasks(workers, topics.jobs, topics.status):
+            how = "stopped" if args.action == ControlAction.STOP.value else "ended"
+            say(f"they leave when these have {how}: {in_short(busy, most=10)}")
         if args.action == ControlAction.DRAIN.value:
             _say_what_does_not_end(workers, topics.status)
         return 0 if args.wait is None else await _wait(args, topics, processes)

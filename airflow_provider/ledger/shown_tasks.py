@@ -4,7 +4,7 @@ stream that does not move as stalled. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -79,9 +79,11 @@ def shown_statuses(
 def with_tasks(workers: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
     """Each worker with its running tasks, which keep a draining one from leaving."""
     for worker in workers:
-        running = [
-            jobs.label(task)
-            for task, last in sorted(status.tasks.items())
-            if last.worker == worker and last.state is TaskState.RUNNING
-        ]
+        running = running_tasks((worker,), jobs, status)
         yield f"{worker}, which runs {in_short(running)}" if running else worker
+
+
+def running_tasks(workers: Collection[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> list[str]:
+    """What runs on these, in words."""
+    running = (task for task, last in status.tasks.items() if last.worker in workers and last.state.runs)
+    return [jobs.label(task) for task in sorted(running)]

@@ -11,6 +11,7 @@ from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.operations import notes
 from airflow_provider.operations.deciding_levels import decide_level
 from airflow_provider.operations.deciding_tasks import restart, stop_tasks
 from airflow_provider.operations.decision import Decision
@@ -113,7 +114,7 @@ def _decide(
         case RestartJob():
             return restart(operation, definition, jobs, status, by=by, at_ms=at_ms)
         case AlterJob():
-            return _alter(operation, definition, by=by, at_ms=at_ms)
+            return _alter(operation, definition, jobs, status, by=by, at_ms=at_ms)
 
 
 def decide_rebalance(status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
@@ -167,14 +168,16 @@ def _merged(before: Mapping[str, ValueT], changes: Mapping[str, ValueT | None]) 
     return {name: value for name, value in {**before, **given}.items() if name not in gone}
 
 
-def _alter(operation: AlterJob, definition: JobDefinition, *, by: str, at_ms: int) -> Decision:
+def _alter(
+    operation: AlterJob, definition: JobDefinition, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int
+) -> Decision:
     job, changed = operation.job, altered(operation, definition)
     if changed.same_as(definition):
         return Decision(outcome=Outcome(subject=job, changed=False))
     named = (*sorted(operation.config), *sorted(operation.session_conf), *sorted(operation.settings))
     names = ", ".join(named[:_MOST_NAMED])
     return Decision(
-        outcome=Outcome(subject=job, changed=True),
+        outcome=Outcome(subject=job, changed=True, notes=notes.of_change(definition, changed, jobs, status)),
         jobs={job_key(job): changed.to_json()},
         event=ActionEvent(action="alter", subject=job, by=by, at_ms=at_ms, details=names[:_MOST_SAID]),
     )
@@ -189,10 +192,14 @@ def _halt(operation: HaltJob, jobs: JobsSnapshot, status: StatusSnapshot, *, by:
         raise OperationError(f"job {job!r} has nothing left to run, so there is nothing to {_WORDS[operation.halt]}")
     record = HaltRecord(job=job, halt=operation.halt, by=by, at_ms=at_ms)
     return Decision(
-        outcome=Outcome(subject=job, changed=True),
+        outcome=Outcome(subject=job, changed=True, notes=_what_stops(job, jobs, status)),
         jobs={halt_key(job): record.to_json()},
         event=ActionEvent(action=_WORDS[operation.halt], subject=job, by=by, at_ms=at_ms),
     )
+
+
+def _what_stops(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[str, ...]:
+    return notes.of_stop((task for task in status.tasks if task.job == job), jobs, status)
 
 
 def _resume(operation: ResumeJob, jobs: JobsSnapshot, *, by: str, at_ms: int) -> Decision:

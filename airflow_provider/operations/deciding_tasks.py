@@ -10,6 +10,7 @@ from airflow_provider.ledger.progress import needs_running
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
+from airflow_provider.operations import notes
 from airflow_provider.operations.decision import Decision
 from airflow_provider.operations.operations import OperationError, Outcome, RestartJob, StopTasks
 from airflow_provider.protocol.model import PLANNER_INDEX, TaskId, planner_of
@@ -48,7 +49,7 @@ def stop_tasks(
     if not stopped:
         return Decision(outcome=Outcome(subject=job, changed=False))
     return Decision(
-        outcome=Outcome(subject=job, changed=True, stopped=stopped),
+        outcome=Outcome(subject=job, changed=True, stopped=stopped, notes=notes.of_stop(stopped, jobs, status)),
         jobs={
             halt_task_key(task): TaskHaltRecord(
                 job=job,

@@ -136,6 +136,7 @@ class Outcome:
     :param resumed: tasks that had been stopped individually, and run again
     :param stopped: tasks that stop and are released
     :param finished: tasks that were named, but have finished, and stay so
+    :param notes: what it still waits for, and what has no effect
     """
 
     subject: str
@@ -145,6 +146,7 @@ class Outcome:
     resumed: tuple[TaskId, ...] = ()
     stopped: tuple[TaskId, ...] = ()
     finished: tuple[TaskId, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -155,4 +157,5 @@ class Outcome:
             "resumed": list(map(str, self.resumed)),
             "stopped": list(map(str, self.stopped)),
             "finished": list(map(str, self.finished)),
+            "notes": list(self.notes),
         }

@@ -21,7 +21,11 @@ _MOST_NAMED: Final = 10
 
 
 def outcome_in_words(operation: Operation, outcome: Outcome) -> str:
-    """As in "job etl: 2 restarted: etl:0, etl:1; 1 tried again: etl:2"."""
+    """As in "job etl: 2 restarted: etl:0, etl:1; 1 tried again: etl:2", with its notes behind it."""
+    return "; ".join((_in_words(operation, outcome), *outcome.notes))
+
+
+def _in_words(operation: Operation, outcome: Outcome) -> str:
     match operation:
         case HaltJob(halt=halt):
             return f"job {outcome.subject}: {halt.value}{'' if outcome.changed else ' already'}"

@@ -232,6 +232,8 @@ class SparkJobOperator(GroupTask):
             self.log.info("Job %s (run %s) was submitted to group %s", definition.name, definition.run_key, group)
         else:
             self.log.info("Job %s (run %s) was already known to group %s", definition.name, definition.run_key, group)
+        if submission.without_effect:
+            self.log.warning("Job %s: %s", definition.name, submission.without_effect)
         if submission.retried:
             self.log.info("%s", retried_in_words(definition.name, submission.retried))
         if not self.wait_for_completion:

@@ -40,6 +40,7 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.records.checkpoint_conf import without_effect
 from airflow_provider.topics.errors import HalfDoneError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.producer import NewRecord
@@ -52,11 +53,13 @@ class Submission:
     :param definition: the job's definition now
     :param changed: False if the same definition was submitted before, with the same run key
     :param retried: the tasks of this run that had failed for good, and are tried again
+    :param without_effect: which changed settings have no effect on what runs already, in words
     """
 
     definition: JobDefinition
     changed: bool
     retried: tuple[TaskId, ...] = ()
+    without_effect: str = ""
 
     def lines(self) -> list[str]:
         """The outcome in words, as "job etl: submitted"."""
@@ -65,6 +68,7 @@ class Submission:
         return [
             f"job {job}: {'submitted' if self.changed else known}",
             *([retried_in_words(job, retried)] if retried else []),
+            *([f"job {job}: {self.without_effect}"] if self.without_effect else []),
         ]
 
 
@@ -99,7 +103,9 @@ class GroupTopics(FollowedTopics):
         await self._write_all(
             NewRecord(self.names.jobs, job_key(definition.name), encode(definition.to_json())), submitted
         )
-        return Submission(definition=definition, changed=True, retried=await self._try_again(definition))
+        retried = await self._try_again(definition)
+        no_effect = without_effect(known, definition)
+        return Submission(definition=definition, changed=True, retried=retried, without_effect=no_effect)
 
     async def carry_out(self, operation: Operation, *, by: str) -> Outcome:
         """Carry out an operation on the present state of the topics, and record who has asked for it.

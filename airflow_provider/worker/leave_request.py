@@ -12,6 +12,7 @@ from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Membership
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.records import ControlAction, ControlRecord
 from airflow_provider.worker.ending import DRAINED, STOPPED
 from airflow_provider.worker.hands import Hands
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 ASKED: Final = "an operator of the group asked for it"
 """The reason in the coordinator's log."""
 _DRAINS: Final = "it starts no more tasks, and leaves when its running tasks have finished"
+_MOST_NAMED: Final = 10
 _GO_ON: Final = "; others adopt its detached streams"
 
 
@@ -105,7 +107,8 @@ class LeaveRequest:
             self._drain("" if wish.action is ControlAction.STOP else f"{how}{limit}")
 
     def _drain(self, how: str) -> None:
-        self._say(how)
+        running = in_short(sorted(self._hands.running), most=_MOST_NAMED)
+        self._say(f"{how}; it still runs {running}" if how and running else how)
         self._record.slots = 0
         self._hands.drain()
         self._record.say_again()

@@ -66,9 +66,10 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_job_is_paused_stopped_and_resumed_and_it_is_said_who_did_it(cli: Cli) -> None:
-    assert cli("pause", "g", "etl") == (0, "job etl: paused\n", "")
+    waits = "waits until 1 running task has stopped: etl:0 (first)"
+    assert cli("pause", "g", "etl") == (0, f"job etl: paused; {waits}\n", "")
     assert cli("pause", "g", "etl") == (0, "job etl: paused already\n", "")
-    assert cli("stop", "g", "etl") == (0, "job etl: stopped\n", "")
+    assert cli("stop", "g", "etl") == (0, f"job etl: stopped; {waits}\n", "")
     assert cli("resume", "g", "etl") == (0, "job etl: resumed\n", "")
     assert cli("resume", "g", "etl") == (0, "job etl: neither paused nor stopped\n", "")
     done = [event for event in cli.topics.events if isinstance(event, ActionEvent)][1:]
@@ -89,6 +90,7 @@ def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
         "resumed": [],
         "stopped": [],
         "finished": [],
+        "notes": [],
     }
     assert cli("restart", "g", "etl", "--task", "7") == (
         1,
@@ -98,7 +100,8 @@ def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
 
 
 def test_one_task_is_stopped_and_goes_on_when_it_is_restarted(cli: Cli) -> None:
-    assert cli("stop", "g", "etl", "--task", "0") == (0, "job etl: stopped: etl:0\n", "")
+    waits = "waits until 1 running task has stopped: etl:0 (first)"
+    assert cli("stop", "g", "etl", "--task", "0") == (0, f"job etl: stopped: etl:0; {waits}\n", "")
     assert cli("stop", "g", "etl", "--task", "0") == (0, "job etl: stopped already\n", "")
     assert cli("restart", "g", "etl", "--task", "0") == (0, "job etl: 1 resumed: etl:0\n", "")
 
@@ -204,7 +207,10 @@ def test_a_bad_config_is_refused_before_anything_is_written(cli: Cli) -> None:
     assert cli("submit", "g", "other", SALES)[0] == 2
     assert cli.topics.jobs is before
     status, out, told = cli("alter", "g", "sales", "--config", '{"table": "b"}')
-    assert (status, out) == (0, "job sales: altered\n")
+    assert (status, out) == (
+        0,
+        "job sales: altered; is planned again when a worker joins: the group has none\n",
+    )
     assert (
         f"the config is only checked by the worker that plans the job; to check it here too, add --allow {__name__}"
         in told
@@ -227,7 +233,8 @@ def test_an_alteration_of_a_version_that_is_no_more_is_refused(cli: Cli) -> None
 def test_settings_of_spark_are_given_and_removed_by_name(cli: Cli) -> None:
     wide, ansi = "spark.sql.shuffle.partitions", "spark.sql.ansi.enabled"
     given = ("--session-conf", f"{wide}=16", "--session-conf", f"{ansi}=true")
-    assert cli("alter", "g", "etl", *given) == (0, "job etl: altered\n", "")
+    later = "each task has the new settings of its session from its next start on"
+    assert cli("alter", "g", "etl", *given) == (0, f"job etl: altered; {later}\n", "")
     assert f"  {wide} = 16" in cli("describe", "g", "etl")[1].splitlines()
     assert cli("alter", "g", "etl", "--session-conf", f"{wide}=8", "--remove-session-conf", ansi)[0] == 0
     assert cli.topics.jobs.jobs["etl"].session_conf == {wide: "8"}

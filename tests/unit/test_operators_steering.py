@@ -77,6 +77,7 @@ def test_a_dag_pauses_stops_and_resumes_a_job_and_it_is_written_down(topics: Mem
         "resumed": [],
         "stopped": [],
         "finished": [],
+        "notes": [],
     }
     done = [event for event in topics.events if isinstance(event, ActionEvent)][1:]
     assert [(event.action, event.by) for event in done] == [("pause", BY), ("stop", BY), ("resume", BY)]

@@ -109,12 +109,22 @@ def do(page: Page, act: str, **body: Any) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("act", "more", "words", "action"),
     [
-        ("pause", {}, "job job: paused", "pause"),
-        ("stop", {}, "job job: stopped", "stop"),
+        ("pause", {}, "job job: paused; waits until 1 running task has stopped: job:0", "pause"),
+        ("stop", {}, "job job: stopped; waits until 1 running task has stopped: job:0", "stop"),
         ("restart", {}, "job job: 1 restarted: job:0; 1 tried again: job:1", "restart"),
         ("restart", {"tasks": [0]}, "job job: 1 restarted: job:0", "restart"),
-        ("stop", {"tasks": [0]}, "job job: stopped: job:0", "stop tasks"),
-        ("alter", {"config": {"table": "b"}, "retries": 2}, "job job: altered", "alter"),
+        (
+            "stop",
+            {"tasks": [0]},
+            "job job: stopped: job:0; waits until 1 running task has stopped: job:0",
+            "stop tasks",
+        ),
+        (
+            "alter",
+            {"config": {"table": "b"}, "retries": 2},
+            "job job: altered; is planned again first, and then the tasks restart whose own configs have changed",
+            "alter",
+        ),
     ],
 )
 def test_what_is_done_to_a_job_is_written_with_the_users_name(

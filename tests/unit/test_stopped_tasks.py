@@ -35,7 +35,9 @@ def word(topics: MemoryTopics, task: TaskId) -> TaskState | None:
 def test_it_is_given_up_and_the_rest_of_its_job_goes_on() -> None:
     topics = group_with(RUNNING, RUNNING)
     outcome = ask(topics, STOP_0, by="anna")
-    assert outcome_in_words(STOP_0, outcome) == "job etl: stopped: etl:0"
+    assert outcome_in_words(STOP_0, outcome) == (
+        "job etl: stopped: etl:0; waits until 1 running task has stopped: etl:0"
+    )
     assert runs(topics) == {E1}
     assert topics.jobs.work_of(E0) is None
     assert not needs_running(E0, topics.jobs, topics.status.tasks)
