@@ -97,9 +97,13 @@ class AttachedAttempt:
         self.session.await_batch(BATCH_S, may_go_on)
 
     def _cancel_until_ended(self) -> None:
+        level = logging.ERROR
         while not self.thread_ended.is_set():
             try:
                 self.session.cancel()
             except Exception:
-                log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.label)
+                log.log(
+                    level, "Could not cancel the Spark jobs of task %s; trying again", self.order.label, exc_info=True
+                )
+                level = logging.DEBUG
             self.thread_ended.wait(CANCEL_INTERVAL_S)

@@ -2,42 +2,49 @@
 
 Logging belongs to the process. ``dictConfig`` disables the loggers that exist, and replaces the handlers; then the
 worker, and all other tasks, would log nothing more.
+
+A logger that is disabled when it is first seen was made so, and stays so. PySpark's Spark Connect client makes such a
+one: otherwise each call that a lost server does not answer would be logged as an error, with a traceback.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Final
 
 log = logging.getLogger(__name__)
 
+_OURS: Final = __name__.partition(".")[0]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class WorkerLogging:
     """How a process logs before tasks run in it.
 
     :param handlers: of the root logger
     :param level: of the root logger
     :param least: the level up to which nothing is logged, by ``logging.disable``
-    :param disabled: the loggers that are disabled
+    :param enabled: the loggers that were seen enabled, so far
     """
 
     handlers: tuple[logging.Handler, ...]
     level: int
     least: int
-    disabled: frozenset[str]
+    enabled: set[str]
 
     @classmethod
     def as_it_is(cls) -> WorkerLogging:
         root = logging.getLogger()
-        disabled = frozenset(each.name for each in _loggers() if each.disabled)
-        return cls(tuple(root.handlers), root.level, root.manager.disable, disabled)
+        enabled = {each.name for each in _loggers() if not each.disabled}
+        return cls(tuple(root.handlers), root.level, root.manager.disable, enabled)
 
     def put_back(self) -> None:
         """Undo what makes the process log less. What makes it log more stays."""
         root = logging.getLogger()
         missing = [handler for handler in self.handlers if handler not in root.handlers]
-        silenced = [each for each in _loggers() if each.disabled and each.name not in self.disabled]
+        silenced = [each for each in _loggers() if each.disabled and self._was_enabled(each.name)]
+        self.enabled |= {each.name for each in _loggers() if not each.disabled}
         if not (missing or silenced or root.level > self.level or root.manager.disable > self.least):
             return
         for handler in missing:
@@ -47,6 +54,9 @@ class WorkerLogging:
         root.setLevel(min(root.level, self.level))
         logging.disable(min(root.manager.disable, self.least))
         log.warning("The code of a task had changed the logging of this process; it logs as before again")
+
+    def _was_enabled(self, name: str) -> bool:
+        return name in self.enabled or name.startswith(_OURS)
 
 
 def _loggers() -> list[logging.Logger]:

@@ -76,3 +76,19 @@ async def test_the_worker_is_heard_after_a_task_has_changed_the_logging(heard: H
     assert heard.messages[-1] == "the worker goes on"
     may_end.set()
     assert await runner.close() == frozenset()
+
+
+def test_a_logger_that_was_made_silent_stays_so(heard: Heard) -> None:
+    """As that of PySpark's Spark Connect client, which is imported with the first session: it would log each call that
+    a lost server does not answer as an error.
+    """
+    logging_of_worker = WorkerLogging.as_it_is()
+    silent, other = logging.getLogger("of.a.library.made.silent"), logging.getLogger("of.a.library.made.later")
+    silent.disabled = True
+    logging_of_worker.put_back()
+    assert silent.disabled
+    assert heard.messages == [], "nobody has changed anything"
+    logging.config.dictConfig({"version": 1})
+    assert other.disabled
+    logging_of_worker.put_back()
+    assert (silent.disabled, other.disabled, OURS.disabled) == (True, False, False)
