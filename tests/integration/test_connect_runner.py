@@ -252,8 +252,12 @@ async def test_a_stream_runs_beside_the_server_and_stops_with_its_task(
     runner = make_runner()
     stream = order_of(__name__, "stream_on", checkpoint=tmp_path / "checkpoint", file=str(file))
     await begins(runner, events, stream)
-    told = await events.wait_for(stream.task, TaskProgressed)
-    assert isinstance(told.progress, QueryProgress)
+
+    def has_told_of_a_batch() -> bool:
+        told = (event.progress for event in events.of(stream.task) if isinstance(event, TaskProgressed))
+        return any(isinstance(progress, QueryProgress) for progress in told)
+
+    await eventually(has_told_of_a_batch)
     await eventually(lambda: file.exists() and int(file.read_text().split()[0]) >= 2)
     assert int(file.read_text().split()[2]) != os.getpid()
     assert await runner.stop([stream.task], "revoked") == frozenset()

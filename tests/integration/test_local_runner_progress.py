@@ -16,7 +16,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.job_counts import CountedJobs, JobCounts
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import TaskProgressed
@@ -61,7 +61,14 @@ def stream_rates(spark: SparkSession, task: TaskContext) -> object:
     return rows.writeStream.format("noop").option("checkpointLocation", task.config["folder"]).start()
 
 
-def told(events: Events) -> list[JobCounts | QueryProgress]:
+@spark_job
+def stream_each_hour(spark: SparkSession, task: TaskContext) -> object:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    writes = rows.writeStream.format("noop").trigger(processingTime="1 hour")
+    return writes.option("checkpointLocation", task.config["folder"]).start()
+
+
+def told(events: Events) -> list[JobCounts | QueryProgress | QueryMoves]:
     return [event.progress for event in events.heard if isinstance(event, TaskProgressed)]
 
 
@@ -103,7 +110,17 @@ async def test_a_query_tells_its_batches_and_spark_where_its_page_is(
     said = [said for said in told(events) if isinstance(said, QueryProgress) and said.rows][-1]
     assert said.batch_ms is not None
     assert said.rows_per_second > 0
+    assert said.asked_at_ms == pytest.approx(time.time() * 1000, abs=DEADLINE_S * 1000)
     await eventually(lambda: progressing.spark_ui.startswith("http://"))
+    await progressing.stop([task.task], "enough")
+
+
+async def test_a_query_that_waits_for_its_next_trigger_is_told_to_move(
+    progressing: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    task = order("stream_each_hour", folder=str(tmp_path))
+    await progressing.start(task)
+    await eventually(lambda: QueryMoves() in told(events))
     await progressing.stop([task.task], "enough")
 
 

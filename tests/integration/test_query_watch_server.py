@@ -16,6 +16,7 @@ import pytest
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark.blame import WriterToBlame, blame_for_query
 from airflow_provider.spark.failures import nothing_secret
 from airflow_provider.spark_connect import calls
@@ -82,7 +83,14 @@ async def test_a_query_that_somebody_else_started_is_found_and_watched(watching:
     watching.watch.watch(handle)
     told = await watching.hears(QueryProgressed)
     assert told.handle == handle
-    assert told.progress.rows is not None
+
+    def batches() -> list[QueryProgress]:
+        progress = [each.progress for each in watching.of(QueryProgressed)]
+        return [each for each in progress if isinstance(each, QueryProgress)]
+
+    await eventually(batches, "besides, it is told to move")
+    assert batches()[0].rows is not None
+    assert batches()[0].asked_at_ms is not None
     await watching.queries.stop(handle)
     ended = await watching.hears(QueryEnded)
     assert (ended.handle, ended.error) == (handle, None)
@@ -110,8 +118,9 @@ async def test_another_writer_of_its_checkpoint_is_to_blame_for_the_end_of_a_que
     ended = await watching.hears(QueryEnded)
     assert ended.error is not None
     assert isinstance(blame_for_query(ended.error, nothing_secret), WriterToBlame), ended.error
-    (*_, last) = watching.of(QueryProgressed)
-    assert last.progress.batch == ended.last_batch, "its last batch is told before its end"
+    told = [each.progress for each in watching.of(QueryProgressed)]
+    (*_, last) = (each.batch for each in told if isinstance(each, QueryProgress))
+    assert last == ended.last_batch, "its last batch is told before its end"
     await watching.watch.stop(handle, timeout_s=DEADLINE_S)
 
 

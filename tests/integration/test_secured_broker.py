@@ -29,7 +29,6 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.reports.group_events import EventKind
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobState, converged, job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -46,6 +45,7 @@ from airflow_provider.records import (
     TaskStatus,
     WorkerPhase,
 )
+from airflow_provider.reports.group_events import EventKind
 from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER

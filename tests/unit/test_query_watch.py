@@ -13,7 +13,7 @@ from query_watch_bench import POLL_EVERY_S, Hearing, looked
 from query_watch_bench import server as server
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark_connect import polling
 from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryProgressed, ServerBack, ServerSilent
 from airflow_provider.spark_connect.watching import QueryWatch
@@ -32,7 +32,20 @@ async def test_only_new_progress_is_reported(server: FakeConnect) -> None:
         await looked(server)
         assert len(hearing.news) == 1
         query.batch = 8
-        assert (await hearing.hears(QueryProgressed, 2))[1].progress.batch == 8
+        told = (await hearing.hears(QueryProgressed, 2))[1]
+        assert told == QueryProgressed(handle, QueryProgress(batch=8, rows_per_second=1.5, rows=5))
+
+
+async def test_that_a_query_is_between_two_batches_is_reported_again_and_again(server: FakeConnect) -> None:
+    """Its stream is not stalled then, whatever there is to read."""
+    query = FakeQuery()
+    handle = server.handle(query)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        assert hearing.news == [], "it is in its first batch"
+        query.in_batch = False
+        assert set(await hearing.hears(QueryProgressed, 2)) == {QueryProgressed(handle, QueryMoves())}
 
 
 async def test_each_listener_is_called_in_its_own_context(server: FakeConnect) -> None:
