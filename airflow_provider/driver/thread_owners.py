@@ -113,8 +113,7 @@ def install(sessions: Sessions) -> None:
         return session
 
     def start(thread: threading.Thread) -> None:
-        module = str(sys._getframe(1).f_globals.get("__name__", ""))  # noqa: SLF001 - who starts it, nothing else says
-        owner = None if module.partition(".")[0] in _CLIENTS else owner_here()
+        owner = None if _is_started_by_client() else owner_here()
         take = None if owner is None else owner.hand_on()
         if owner is not None and take is not None:
             thread.run = _run_for(owner, take, thread.run)  # type: ignore[method-assign]  # of one thread only
@@ -124,6 +123,15 @@ def install(sessions: Sessions) -> None:
     _patch(sessions.kind, "active", classmethod(lambda _: session_here()))
     _patch(sessions.kind.Builder, "getOrCreate", get_or_create)
     _patch(threading.Thread, "start", start)
+
+
+def _is_started_by_client() -> bool:
+    """Whether who starts a thread is a client's library: in Python, or in C on a thread that has no Python below it."""
+    try:
+        module = str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001 - nothing else says who
+    except ValueError:
+        return True
+    return module.partition(".")[0] in _CLIENTS
 
 
 def uninstall() -> None:
