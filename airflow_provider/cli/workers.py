@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         who.add_argument(
             "--all",
             action="store_true",
-            help="all workers of the group, also those that stand back because Spark does not start",
+            help="all workers of the group, also those that stand back because they can't run tasks",
         )
         asking.add_argument(
             "--wait",

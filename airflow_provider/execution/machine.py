@@ -36,6 +36,11 @@ Blame. Every end of an attempt has somebody to blame, and only that one pays. Er
 - This worker, which has no Spark (SparkAbsent): it starts nothing more here, and leaves the group. No task pays.
 - Nobody (AttemptStopped): it was told to stop.
 
+Elsewhere. The error of an attempt that has failed can't show that this worker lacks something. So the next attempt is
+left to another worker, if there is a better place (``blame/``): the task then waits here a while for its move. A task
+whose retries are used up where nothing goes well gets one try more elsewhere. If tasks that failed here go well
+elsewhere, and nothing goes well here, this worker is to blame: it starts nothing more, and stands back.
+
 Stops. To *stop* an attempt is to end its work. To *stop watching* it is to let go of its handle: the query keeps
 running without this process. A revoked task is stopped or, if it is detached, let go of. A task that is no longer
 configured is stopped in any case. A task whose work has changed, or that is given back while it stops, restarts: when
@@ -48,11 +53,6 @@ task, and thousands may wait. A finished task is released after its last record 
 takes it for lost. This record is of the epoch in which the task is released. A stopped task is released immediately,
 because somebody may wait for it. If the membership waits for a task whose last record can't be written, the record is
 given up after a while, and the task runs again elsewhere.
-
-Blame. When an attempt has failed, the task or this worker may be to blame. So the next attempt is left to another
-worker, if there is a better place (``blame/``): the task then waits here a while for its move. A task whose retries are
-used up where nothing goes well gets one try more elsewhere. If tasks that failed here go well elsewhere, and nothing
-goes well here, this worker is to blame: it starts nothing more, and stands back.
 
 Failures. A task that has failed for good is not released. It stays here without a slot, so it can be tried again
 without a round. It is released when it is revoked or no longer configured, or when the worker is to leave.
