@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 
+ALL_RETRIES: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        **dict.fromkeys(("failures", "forgiven", "spark_deaths", "suspected", "died_alone", "conflicts"), 0),
+        "conflict_since_ms": None,
+        "failed_on": (),
+        "last_try": False,
+    }
+)
+"""What the record of a task says, and its worker knows, when nothing has gone wrong yet."""
 _MOST_NAMED: Final = 10
 
 
@@ -40,16 +50,10 @@ def to_try_again(
             status,
             state=TaskState.UNASSIGNED,
             attempt=status.attempt + 1,
-            failures=0,
-            forgiven=0,
-            spark_deaths=0,
-            suspected=0,
-            died_alone=0,
             started_at_ms=None,
             finished_at_ms=None,
             progress=None,
-            failed_on=(),
-            last_try=False,
+            **ALL_RETRIES,
         )
         for status in failed
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from airflow_provider.ledger.retrying import ALL_RETRIES
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, labelled
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import (
@@ -348,8 +349,7 @@ class TaskRun:
 
     def with_all_retries(self) -> TaskRun:
         """Without failures, as at the start of this run of the job."""
-        uncounted = replaced(self, failures=0, forgiven=0, spark_deaths=0, suspected=0, died_alone=0, conflicts=0)
-        return replaced(uncounted, conflict_since_ms=None, error=None, failed_on=(), last_try=False)
+        return replaced(self, error=None, **ALL_RETRIES)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record of this state."""

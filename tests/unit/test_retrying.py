@@ -68,14 +68,26 @@ def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt
     assert not topics.status.overwritten, "nothing for a leader to mend"
 
 
-def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
+def test_a_task_that_is_tried_again_has_all_its_chances_again() -> None:
     topics = topics_with(STREAM, FAILED)
     task = TaskId("copy", 0)
-    failed = topics.status.tasks[task]
-    say(topics, dataclasses.replace(failed, attempt=failed.attempt + 1, spark_deaths=3))
-    assert topics.status.tasks[task].spark_deaths == 3
+    said = topics.status.tasks[task]
+    counted: dict[str, Any] = {
+        "failures": 9,
+        "forgiven": 4,
+        "spark_deaths": 3,
+        "suspected": 2,
+        "died_alone": 1,
+        "conflicts": 5,
+        "conflict_since_ms": 6,
+        "failed_on": (ME,),
+        "last_try": True,
+    }
+    say(topics, dataclasses.replace(said, attempt=said.attempt + 1, **counted))
+    assert topics.status.tasks[task].conflicts == 5
     submit(topics, STREAM)
-    assert topics.status.tasks[task].spark_deaths == 0
+    again, never = topics.status.tasks[task], dataclasses.replace(said, failures=0)
+    assert {name: getattr(again, name) for name in counted} == {name: getattr(never, name) for name in counted}
 
 
 def test_single_tasks_can_be_named() -> None:
