@@ -198,7 +198,7 @@ def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
 def _failed_here(x: Execution, run: TaskRun, failure: TaskFailure) -> TaskRun:
     """After a long time without a failure, it is unknown again who is to blame."""
     x.evidence.failed(run.task, failure)
-    if run.began_ms is not None and x.now - run.began_ms >= LATELY_MS:
+    if run.ran_ms(x.now) >= LATELY_MS:
         run = replaced(run, failed_on=())
     return run.failed_at(x.settings.worker, failure)
 

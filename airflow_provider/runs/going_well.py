@@ -17,17 +17,16 @@ GOOD_MS: Final = 600_000
 GOOD_BATCHES: Final = 10
 
 
-def has_run_for(run: TaskRun, ms: int, *, wall_ms: int) -> bool:
-    """Whether this attempt of a stream has been running for so long."""
-    return run.kind is TaskKind.STREAMING and run.started_at_ms is not None and wall_ms - run.started_at_ms >= ms
-
-
 def forgiven(run: TaskRun, *, wall_ms: int) -> TaskRun:
     """The task without what went wrong before, if it has gone well since."""
     went_wrong = run.counted_failures or run.conflicts
-    if went_wrong and (has_run_for(run, GOOD_MS, wall_ms=wall_ms) or _batches_since(run) >= GOOD_BATCHES):
+    if went_wrong and (_has_run_long(run, wall_ms) or _batches_since(run) >= GOOD_BATCHES):
         return replaced(run, forgiven=run.failures, conflicts=0, conflict_since_ms=None, error=None)
     return run
+
+
+def _has_run_long(run: TaskRun, wall_ms: int) -> bool:
+    return run.kind is TaskKind.STREAMING and run.started_at_ms is not None and wall_ms - run.started_at_ms >= GOOD_MS
 
 
 def _batches_since(run: TaskRun) -> int:

@@ -262,6 +262,13 @@ class TaskRun:
         """For how long another writer has kept it from running."""
         return max(0, wall_ms - (self.conflict_since_ms or wall_ms))
 
+    def ran_ms(self, now_ms: int) -> int:
+        """For how long the job's code may have been called in the present attempt; 0: it has not begun.
+
+        :param now_ms: the monotonic clock
+        """
+        return 0 if self.began_ms is None else now_ms - self.began_ms
+
     @property
     def deaths(self) -> int:
         """How often Spark or its worker's process has ended under an attempt."""

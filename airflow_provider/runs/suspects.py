@@ -223,9 +223,9 @@ class Suspects:
             return []
         self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
         started = [run for task in self._suspects if (run := runs[task]).state is RunState.STARTED]
-        left_ms = (_trial_ms(run) - _ran_ms(run, now_ms) for run in started)
+        left_ms = (_trial_ms(run) - run.ran_ms(now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
-        stood = (run for run in started if _ran_ms(run, now_ms) >= _trial_ms(run))
+        stood = (run for run in started if run.ran_ms(now_ms) >= _trial_ms(run))
         acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not _would_never_end(run)]
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
@@ -301,7 +301,7 @@ class Suspects:
                 continue
             if run.state is RunState.WAITING:
                 waiting.append(run)
-            elif run.state is RunState.STARTED and _ran_ms(run, now_ms) < _trial_ms(run):
+            elif run.state is RunState.STARTED and run.ran_ms(now_ms) < _trial_ms(run):
                 on_trial.append(task)
         return waiting, frozenset(on_trial)
 
@@ -321,14 +321,10 @@ def _trial_ms(run: TaskRun) -> int:
     return TRIAL_MS << max(0, min(acquitted_before, _LONGER_TRIALS))
 
 
-def _ran_ms(run: TaskRun, now_ms: int) -> int:
-    return 0 if run.began_ms is None else now_ms - run.began_ms
-
-
 def _some_are_young(runs: RunTable, now_ms: int) -> bool:
     """Whether something runs here that might still end Spark soon after its start."""
     running = (runs[task] for task in runs.active)
-    return any(_ran_ms(run, now_ms) < TRIAL_MS for run in running if run.state.runs)
+    return any(run.ran_ms(now_ms) < TRIAL_MS for run in running if run.state.runs)
 
 
 def _fitting(batch: list[TaskRun], runs: RunTable, slots: int) -> list[TaskRun]:
