@@ -84,7 +84,10 @@ def _add_submit(actions: Any) -> None:
         help="whether its tasks end by themselves (batch, the default) or not (streaming)",
     )
     submit.add_argument(
-        "--retries", type=int, metavar="N", help="how often to try a failed task again (default: streams always)"
+        "--retries",
+        type=int,
+        metavar="N",
+        help="how often to try a failed task again (default: a stream as often as it takes, others not at all)",
     )
     submit.add_argument(
         "--retry-delay-ms", type=int, default=10_000, metavar="MS", help="the first wait before that (default: 10000)"

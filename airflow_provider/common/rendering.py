@@ -14,7 +14,7 @@ _BEGINS_TEMPLATE: Final = ("{{", "{%", "{#")
 
 
 class AsWritten(BaseOperator):
-    """The base class of our operators and sensors.
+    """An operator or a sensor whose parameters are rendered like that.
 
     With ``render_template_as_native_obj`` Airflow reads each text as Python: the job ``2024_01`` would become 202401,
     and the version ``1.10`` would become 1.1. Here a text without a template stays as it is, and one that is rendered

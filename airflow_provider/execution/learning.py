@@ -9,11 +9,11 @@ waits for a slot, the warm-up goes on. When there is a slot, the task starts, ho
 moves before it is ready, its owner was lost, so it already stands still.
 
 A warm-up that meets another writer waits until that may be over; this is no failure. A failed warm-up is tried again
-here after a while. When it has failed three times in a row, the worker writes so, and
-the leader lets another task be learned instead. This does no harm: the task runs where it is. If Spark ends during a
-warm-up, the warm-up starts again in the next Spark; from the second time on after a while, because it may be the
-reason. If the worker's process ends during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up
-begins while a task is on trial (``suspects.py``), because the task would be blamed for what the warm-up does.
+here after a while. When it has failed three times in a row, the worker writes so, and the leader lets another task be
+learned instead. This does no harm: the task runs where it is. If Spark ends during a warm-up, the warm-up starts again
+in the next Spark; from the second time on after a while, because it may be the reason. If the worker's process ends
+during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up begins while a task is on trial
+(``suspects.py``), because the task would be blamed for what the warm-up does.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def check_not_given_up(event: Mapping[str, Any]) -> None:
 
 
 class GroupTrigger(BaseTrigger):
-    """Fires once: when its condition holds, or when it gives up
-    (:func:`check_not_given_up`). It follows the topics, shared by all triggers of a group, and never polls.
+    """Fires once: when its condition holds, or when it gives up (:func:`check_not_given_up`). It follows the topics,
+    shared by all triggers of a group, and never polls.
 
     It waits for a broker that is away, for topics that do not exist yet, and for a connection that can't be used.
 
