@@ -50,8 +50,7 @@ gates = Gates()
 
 
 class Spark:
-    number = 3
-    alive = True
+    number, alive = 3, True
 
     def gone(self) -> SparkGoneError:
         return SparkGoneError("this worker's Spark has ended: killed", spark=3)
