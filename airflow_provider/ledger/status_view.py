@@ -189,7 +189,7 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
                 "attempt": record.attempt,
                 "failures": record.failures,
                 "spark_deaths": record.spark_deaths,
-                "suspected": record.suspected,
+                "process_deaths": record.process_deaths,
                 "died_alone": record.died_alone,
                 "forgiven": record.forgiven,
                 "conflicts": record.conflicts,

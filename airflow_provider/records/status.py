@@ -38,7 +38,7 @@ MOST_FAILED_ON: Final = 2
 _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """Fields of a task's record with other values than this package's own texts and whole numbers."""
 _RARE: Final = {
-    **dict.fromkeys(("forgiven", "conflicts", "suspected", "died_alone"), 0),
+    **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone"), 0),
     **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to", "stalled_since_ms"), None),
     **dict.fromkeys(("alone", "kept", "last_try"), False),
 }
@@ -128,7 +128,7 @@ class TaskStatus:
     :param failures: how many of the attempts have failed; these use up the job's retries
     :param forgiven: how many of these no longer count, because the stream has gone well since
     :param spark_deaths: how often Spark has ended under an attempt; these use up no retries
-    :param suspected: how often its worker's process has ended, or lost its lease, under an attempt; the same
+    :param process_deaths: how often its worker's process has ended, or lost its lease, under an attempt; the same
     :param alone: for a running task: it is on trial with no other task (``runs/suspects.py``)
     :param died_alone: how often in a row Spark or the process has ended while it was alone on trial
     :param conflicts: how many attempts in a row another writer has ended, which uses the task's checkpoint or table;
@@ -169,7 +169,7 @@ class TaskStatus:
     failures: Annotated[int, COUNT] = 0
     forgiven: Annotated[int, COUNT] = 0
     spark_deaths: Annotated[int, COUNT] = 0
-    suspected: Annotated[int, COUNT] = 0
+    process_deaths: Annotated[int, COUNT] = 0
     alone: bool = False
     died_alone: Annotated[int, COUNT] = 0
     conflicts: Annotated[int, COUNT] = 0
@@ -215,7 +215,7 @@ class TaskStatus:
     @property
     def deaths(self) -> int:
         """How often Spark or its worker's process has ended while it ran."""
-        return self.spark_deaths + self.suspected
+        return self.spark_deaths + self.process_deaths
 
     @property
     def server(self) -> str:

@@ -129,7 +129,7 @@ class TaskRun:
     failures: int = 0
     forgiven: int = 0
     spark_deaths: int = 0
-    suspected: int = 0
+    process_deaths: int = 0
     alone: bool = False
     died_alone: int = 0
     conflicts: int = 0
@@ -272,7 +272,7 @@ class TaskRun:
     @property
     def deaths(self) -> int:
         """How often Spark or its worker's process has ended under an attempt."""
-        return self.spark_deaths + self.suspected
+        return self.spark_deaths + self.process_deaths
 
     @property
     def _last_batch(self) -> int | None:
@@ -372,7 +372,7 @@ class TaskRun:
             failures=self.failures,
             forgiven=self.forgiven,
             spark_deaths=self.spark_deaths,
-            suspected=self.suspected,
+            process_deaths=self.process_deaths,
             alone=self.alone and state is TaskState.RUNNING,
             died_alone=self.died_alone,
             conflicts=self.conflicts,
@@ -424,7 +424,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         failures=last.failures,
         forgiven=last.forgiven,
         spark_deaths=last.spark_deaths,
-        suspected=last.suspected,
+        process_deaths=last.process_deaths,
         died_alone=last.died_alone,
         conflicts=last.conflicts,
         conflict_since_ms=last.conflict_since_ms,

@@ -2,7 +2,7 @@
 
 Several tasks share a JVM, a process or a Spark Connect server. When it ends ("dies"), nobody can see which of them was
 the reason. Each that ran there is a *suspect*, and is counted in its record: ``spark_deaths`` if Spark has ended,
-``suspected`` if the worker's process has ended or lost its lease (``runs/process_deaths.py``). Both are the same kind
+``process_deaths`` if the worker's process has ended or lost its lease (``process_deaths.py``). Both are the same kind
 of thing, so their sum decides. All of them run again, and none has failed.
 
 *Trials.* A task that would reach the limit (``max_spark_deaths``) with the next death gets a trial. Those that wait for
@@ -179,7 +179,7 @@ class Suspects:
         run = replaced(
             run,
             spark_deaths=run.spark_deaths + spark,
-            suspected=run.suspected + process,
+            process_deaths=run.process_deaths + process,
             died_alone=run.died_alone + 1 if alone else 0,
         )
         self.admit(run)
@@ -187,7 +187,7 @@ class Suspects:
 
     def _failure(self, run: TaskRun, what: str, advice: str, *, condemned: bool) -> str:
         times = f"{run.deaths} times" if run.deaths > 1 else "once"
-        if run.spark_deaths and run.suspected:
+        if run.spark_deaths and run.process_deaths:
             what = "Spark or the process of its worker has ended"
         verdict = (
             f", so the task counts as the reason and is not tried again: {advice} (max_spark_deaths={self._max_deaths})"
@@ -339,4 +339,4 @@ def _fitting(batch: list[TaskRun], runs: RunTable, slots: int) -> list[TaskRun]:
 
 
 def _without_deaths(run: TaskRun) -> TaskRun:
-    return replaced(run, spark_deaths=0, suspected=0, died_alone=0, alone=False)
+    return replaced(run, spark_deaths=0, process_deaths=0, died_alone=0, alone=False)

@@ -76,7 +76,7 @@ def test_what_ran_in_a_process_that_was_lost_is_suspected_in_its_record_and_in_o
     (line,) = told(done)
     assert line.startswith("the process of worker w2 has ended, or lost its lease, while a:0, a:1, a:2 ran: they run")
     pending = [command.status for command in done if isinstance(command, WriteStatus)]
-    assert [(said.state, said.attempt, said.failures, said.suspected) for said in pending] == [
+    assert [(said.state, said.attempt, said.failures, said.process_deaths) for said in pending] == [
         (TaskState.PENDING, 2, 0, 1)
     ] * 3
     assert all(said.error is not None and "lost its lease, once" in said.error.message for said in pending)
@@ -89,7 +89,7 @@ def test_a_planner_is_suspected_like_any_task() -> None:
     group.other_is(WorkerPhase.STABLE)
     group.read(replace(group.jobs, plans={}))
     said = written(group.give(PLANNER, epoch=2), TaskState.PENDING)
-    assert (said.attempt, said.suspected) == (2, 1)
+    assert (said.attempt, said.process_deaths) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_what_ended_in_order_is_not_suspected(phase: WorkerPhase, fields: dict[s
     group.ran_there(A0, **fields)
     group.other_is(phase)
     assert told(group.give(A0, epoch=2)) == []
-    assert group.execution.runs[A0].suspected == 0
+    assert group.execution.runs[A0].process_deaths == 0
 
 
 def test_a_new_process_of_the_same_worker_suspects_what_ran_in_the_last_one() -> None:
     group = Group()
     group.running(A0)
     assert group.dies().give(A0)
-    assert group.execution.runs[A0].suspected == 1
+    assert group.execution.runs[A0].process_deaths == 1
     assert group.execution.runs[A0].attempt == 2
 
 
@@ -149,19 +149,19 @@ def test_who_ends_the_process_again_and_again_is_failed_and_its_neighbours_run()
 
 def test_who_has_stood_its_trial_is_suspected_no_more_and_the_topic_is_told() -> None:
     group = Group(kind=STREAM)
-    group.ran_there(A0, suspected=1)
+    group.ran_there(A0, process_deaths=1)
     group.other_is(WorkerPhase.STABLE)
     group.give(A0, epoch=2)
-    assert group.execution.runs[A0].suspected == 2
+    assert group.execution.runs[A0].process_deaths == 2
     group.begin(A0)
     assert words(group.wait(TRIAL_MS - 1)) == []
     said = written(group.wait(1), TaskState.RUNNING)
-    assert (said.suspected, said.alone) == (0, False)
+    assert (said.process_deaths, said.alone) == (0, False)
 
 
 def test_while_one_is_on_trial_alone_nothing_begins_and_its_record_says_so() -> None:
     group = Group(kind=STREAM)
-    group.ran_there(A0, suspected=1)
+    group.ran_there(A0, process_deaths=1)
     group.other_is(WorkerPhase.STABLE)
     assert "start a:0 #2" in words(group.give(A0, A1, epoch=2))
     assert written(group.begin(A0), TaskState.RUNNING).alone

@@ -76,7 +76,7 @@ def test_a_task_that_is_tried_again_has_all_its_chances_again() -> None:
         "failures": 9,
         "forgiven": 4,
         "spark_deaths": 3,
-        "suspected": 2,
+        "process_deaths": 2,
         "died_alone": 1,
         "conflicts": 5,
         "conflict_since_ms": 6,
