@@ -2,7 +2,8 @@
 
 A stream may run for months, so errors that are far apart must not add up to its end. An attempt has gone well when it
 has run for a while, or when enough batches were committed since the last attempt that ended badly. A batch that always
-fails is never followed by others, so its failures add up. A task that ends by itself has no use for this.
+fails is never followed by others, so its failures add up. A last try that goes well is not the last one. A
+task that ends by itself has no use for this.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ GOOD_BATCHES: Final = 10
 
 def forgiven(run: TaskRun, *, wall_ms: int) -> TaskRun:
     """The task without what went wrong before, if it has gone well since."""
-    went_wrong = run.counted_failures or run.conflicts
+    went_wrong = run.counted_failures or run.conflicts or run.last_try
     if went_wrong and (_has_run_long(run, wall_ms) or _batches_since(run) >= GOOD_BATCHES):
-        return replaced(run, forgiven=run.failures, conflicts=0, conflict_since_ms=None, error=None)
+        uncounted = replaced(run, forgiven=run.failures, conflicts=0, conflict_since_ms=None)
+        return replaced(uncounted, last_try=False, error=None)
     return run
 
 

@@ -15,6 +15,7 @@ from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import AttemptProgressed, TasksRevoked
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import StreamProgress, TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.runs.going_well import GOOD_MS
 
 BATCH = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
 
@@ -138,3 +139,13 @@ def test_a_worker_on_which_fails_what_goes_well_elsewhere_starts_nothing_more() 
     says(script, A1, failed_on=(ME,), progress=BATCH)
     assert script.execution.blamed == "tasks fail here that go well elsewhere: a:0, a:1; the last one by boom"
     assert not script.execution.may_begin
+
+
+def test_a_last_try_that_has_gone_well_was_not_the_last_one() -> None:
+    """Nobody has moved the stream, and here it works again."""
+    script = beside_another(well=False, kind=TaskKind.STREAMING)
+    assert written(script.fail(A0, retryable=False), TaskState.PENDING).last_try
+    script.wait(HERE_AFTER_MS)
+    script.begin(A0)
+    script.wait(GOOD_MS)
+    assert not written(script.fail(A0), TaskState.PENDING).last_try
