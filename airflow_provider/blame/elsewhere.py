@@ -27,6 +27,9 @@ from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhas
 
 HERE_AFTER_MS: Final = 20_000
 """How long a task waits for its move. After that it is tried again where it is."""
+_TASKS_PER_MS: Final = 4
+"""Places are counted anew when this many milliseconds have passed for so many tasks: this takes a few percent of the
+time, however many tasks fail."""
 _NOWHERE: Final[Mapping[TaskId, WorkerId]] = MappingProxyType({})
 
 
@@ -60,8 +63,19 @@ class Places:
             for task in status.group.assignment.get(worker, frozenset()) & unfinished:
                 self._add(task, worker)
 
+    def are_of(self, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+        """Whether the same is to be done, by the same workers, as when they were counted."""
+        return self._jobs is jobs and self._status.group is status.group
+
     def take(self, last: TaskStatus) -> WorkerId | None:
-        """A better place for a task, which is then counted there; None: there is none, or it needs none.
+        """A better place for a task, which is then counted there; None: there is none, or it needs none."""
+        chosen = self.find(last)
+        if chosen is not None:
+            self._add(last.task, chosen)
+        return chosen
+
+    def find(self, last: TaskStatus) -> WorkerId | None:
+        """The same without counting it.
 
         :param last: its last record: that it waits for its next attempt
         """
@@ -71,10 +85,7 @@ class Places:
         if self._status.owner_of(last.task) not in (None, home):
             return None  # it is there already
         chosen = max(self._candidates(last, home), default=None)
-        if chosen is None:
-            return None
-        self._add(last.task, chosen[-1])
-        return chosen[-1]
+        return None if chosen is None else chosen[-1]
 
     def _is_to_run(self, last: TaskStatus) -> bool:
         work = self._jobs.work_of(last.task)
@@ -101,6 +112,27 @@ class Places:
         kind = last.kind if last is not None else None if job is None else job.kind
         if kind is TaskKind.STREAMING:
             self._taken_for_ever[worker] += slots
+
+
+class RecentPlaces:
+    """The places as a worker has counted them a moment ago. To look at all tasks for each one that fails would hold up
+    the worker when many fail. The leader counts anew before a task moves.
+    """
+
+    def __init__(self) -> None:
+        self._places: Places | None = None
+        self._until_ms = 0
+
+    def has_better(
+        self, last: TaskStatus, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int, wall_ms: int
+    ) -> bool:
+        """Whether a task that has failed has a better place."""
+        if len(last.failed_on) != 1:
+            return False
+        if self._places is None or now_ms >= self._until_ms or not self._places.are_of(jobs, status):
+            self._places = Places(jobs, status, wall_ms=wall_ms)
+            self._until_ms = now_ms + jobs.planned // _TASKS_PER_MS
+        return self._places.find(last) is not None
 
 
 def _staying(status: StatusSnapshot) -> Iterator[tuple[WorkerId, int]]:

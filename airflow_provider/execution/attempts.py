@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.blame.elsewhere import HERE_AFTER_MS, Places
+from airflow_provider.blame.elsewhere import HERE_AFTER_MS
 from airflow_provider.blame.evidence import LATELY_MS
 from airflow_provider.execution.assigned import on_topics, on_topics_waiting
 from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan
@@ -275,7 +275,7 @@ def _wait(x: Execution, failed: TaskRun, *, goes: bool) -> None:
 
 def _has_better_place(x: Execution, failed: TaskRun) -> bool:
     waits = failed.status(TaskState.PENDING, x.settings.worker)
-    return Places(x.jobs, x.status, wall_ms=x.wall).take(waits) is not None
+    return x.places.has_better(waits, x.jobs, x.status, now_ms=x.now, wall_ms=x.wall)
 
 
 # ---- a plan

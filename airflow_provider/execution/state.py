@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider.blame.elsewhere import RecentPlaces
 from airflow_provider.blame.evidence import Evidence
 from airflow_provider.execution.commands import (
     ArmTimer,
@@ -113,6 +114,7 @@ class Execution:
         self.leaves_for_good = False
         self.unable = self.blamed = ""
         self.evidence = Evidence(settings.worker)
+        self.places = RecentPlaces()
         self.keeps_failed = True
         self.stopped_running = 0
         self.runs = RunTable()

@@ -2,8 +2,8 @@
 
 A stream may run for months, so errors that are far apart must not add up to its end. An attempt has gone well when it
 has run for a while, or when enough batches were committed since the last attempt that ended badly. A batch that always
-fails is never followed by others, so its failures add up. A last try that goes well is not the last one. A
-task that ends by itself has no use for this.
+fails is never followed by others, so its failures add up. A last try that goes well is not the last one. A task that
+ends by itself has no use for this.
 """
 
 from __future__ import annotations

@@ -149,3 +149,26 @@ def test_a_last_try_that_has_gone_well_was_not_the_last_one() -> None:
     script.begin(A0)
     script.wait(GOOD_MS)
     assert not written(script.fail(A0), TaskState.PENDING).last_try
+
+
+class Looked(dict[TaskId, TaskStatus]):
+    """Records of tasks that count how often somebody looks at all of them."""
+
+    times = 0
+
+    def values(self) -> Any:
+        self.times += 1
+        return super().values()
+
+
+def test_when_many_tasks_fail_nobody_looks_at_all_tasks_for_each_of_them() -> None:
+    many = [TaskId("a", index) for index in range(100)]
+    script = beside_another(tasks=100, slots=100, retries=5)
+    script.running(*many[3:])
+    looked = Looked(script.status.tasks)
+    script.status = replace(script.status, tasks=looked)
+    script.read(script.jobs)
+    looked.times = 0
+    for task in (A0, A1, *many[3:]):
+        script.fail(task)
+    assert looked.times < 5
