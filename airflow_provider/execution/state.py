@@ -412,7 +412,11 @@ class Execution:
     # ---- who may start
 
     def judge(self, status: StatusSnapshot) -> None:
-        """Find out whether this worker is to blame for what has failed here."""
+        """Find out whether this worker is to blame for what has failed here. In a triggerer it starts nothing, so it
+        has nothing to stand back from.
+        """
+        if self.settings.in_triggerer:
+            return
         self.blamed = self.blamed or self.evidence.verdict(status, wall_ms=self.wall)
 
     @property

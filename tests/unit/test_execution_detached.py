@@ -26,7 +26,15 @@ from airflow_provider.execution.state import LAST_WORDS_MS, Execution
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, WorkerId
-from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.records import (
+    StreamProgress,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 from airflow_provider.runs.runs import RunState
 
 STREAMING: dict[str, Any] = {"kind": TaskKind.STREAMING}
@@ -398,3 +406,18 @@ def test_a_new_attempt_starts_if_the_query_was_declared_gone() -> None:
     last = script.status.tasks[A0]
     told = script.say(replace(last, state=TaskState.STOPPED))
     assert words(told) == ["stop watching a:0", "write a:0 pending", "start a:0 #4"]
+
+
+def test_a_triggerer_that_only_watches_has_nothing_to_stand_back_from() -> None:
+    """Whoever starts these queries shows whether it can. The task that holds the membership must not fail."""
+    script = Script(in_triggerer=True, linger_ms=0, retries=5, **STREAMING)
+    for task in (A0, A1):
+        runs_elsewhere(script, task).give(task, epoch=2)
+        script.feed(QueryAdopted, task=task, handle=HANDLE)
+        script.fail(task)
+    for task in (A0, A1):
+        failed = script.execution.runs[task].status(TaskState.RUNNING, OTHER)
+        progress = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
+        script.revoke(task)
+        script.say(replace(failed, epoch=Epoch(3), progress=progress))
+    assert script.execution.blamed == ""
