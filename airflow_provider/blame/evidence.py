@@ -73,7 +73,10 @@ class Evidence:
         if len(self._failed) < _CASES:
             return ""
         cases = [task for task in sorted(self._failed) if self._is_well_elsewhere(task, status, wall_ms)]
-        if len(cases) < _CASES or self._worker in able(status, wall_ms=wall_ms):
+        if len(cases) < _CASES:
+            return ""
+        if self._worker in able(status, wall_ms=wall_ms):
+            self.went_well()
             return ""
         failure = self._failed[cases[-1]].line
         return f"tasks fail here that go well elsewhere: {in_short(cases, most=_MOST_NAMED)}; the last one by {failure}"

@@ -240,6 +240,8 @@ def test_what_goes_well_on_the_worker_speaks_for_it() -> None:
     group, evidence = gone_wrong_on_w1()
     group.tell(A2, worker=W1, progress=BATCH)
     assert verdict(evidence, group.status) == ""
+    group.tell(A2, worker=W2)
+    assert verdict(evidence, group.status) == "", "what failed before that is forgotten"
     group, evidence = gone_wrong_on_w1()
     evidence.went_well()
     assert verdict(evidence, group.status) == ""
