@@ -205,7 +205,7 @@ def _failed_here(x: Execution, run: TaskRun, failure: TaskFailure) -> TaskRun:
 
 def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
     """The task has not failed. It waits until the other writer may be over, and says so."""
-    run = forgiven(x.runs[task], wall_ms=x.wall).in_conflict(x.wall)
+    run = forgiven(x.runs[task], wall_ms=x.wall).in_conflict(x.wall).ended_otherwise_at(x.settings.worker)
     writes_s = run.in_conflict_ms(x.wall) // 1_000
     how_long = f" for {writes_s // 60} min" if writes_s >= 60 else ""
     why = x.failure(
@@ -223,7 +223,7 @@ def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
 
 
 def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
-    run = x.suspects.lost(x.runs, event)
+    run = x.suspects.lost(x.runs, event).ended_otherwise_at(x.settings.worker)
     if run.started_at_ms is None:
         _still_to_come(x, task)
     elif x.suspects.condemns(run):

@@ -245,7 +245,7 @@ class Execution:
             return run
         assert last is not None
         same = last.is_of(run.work.definition.run_key, run.work.fingerprint)
-        return self.suspects.process_ended(run, last) if same else run
+        return self.suspects.process_ended(run, last).ended_otherwise_at(last.worker) if same else run
 
     def _take_over(self, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
         """Take over the task's earlier query. If it is of another work, end it before anything else starts."""

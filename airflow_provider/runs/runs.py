@@ -288,6 +288,10 @@ class TaskRun:
         others = tuple(each for each in self.failed_on if each != worker)
         return replaced(self.failed(error), failed_on=(*others, worker)[-MOST_FAILED_ON:])
 
+    def ended_otherwise_at(self, worker: WorkerId) -> TaskRun:
+        """Its last attempt there has not failed: an earlier failure is no reason any more to try it elsewhere."""
+        return replaced(self, failed_on=()) if self.failed_on == (worker,) else self
+
     def goes_well_at(self, worker: WorkerId) -> TaskRun:
         """It does its work there. If it has only failed elsewhere, it was not to blame for that, and pays nothing."""
         blameless = self.counted_failures > 0 and self.failed_on and worker not in self.failed_on

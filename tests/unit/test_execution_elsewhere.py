@@ -9,12 +9,20 @@ import pytest
 from execution_script import A0, A1, A2, ME, OTHER, Script, words, written
 from group_records import record_of
 
-from airflow_provider.blame.elsewhere import HERE_AFTER_MS
+from airflow_provider.blame.elsewhere import HERE_AFTER_MS, better_places
 from airflow_provider.blame.evidence import LATELY_MS
 from airflow_provider.execution.commands import Command
-from airflow_provider.execution.events import AttemptProgressed, TasksRevoked
+from airflow_provider.execution.events import AttemptConflicted, AttemptProgressed, Event, SparkLost, TasksRevoked
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import StreamProgress, TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.records import (
+    StreamProgress,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 from airflow_provider.runs.going_well import GOOD_MS
 
 BATCH = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
@@ -172,3 +180,28 @@ def test_when_many_tasks_fail_nobody_looks_at_all_tasks_for_each_of_them() -> No
     for task in (A0, A1, *many[3:]):
         script.fail(task)
     assert looked.times < 5
+
+
+@pytest.mark.parametrize(
+    ("end", "fields"),
+    [
+        (AttemptConflicted, {"failure": TaskFailure.of("race")}),
+        (SparkLost, {"failure": TaskFailure.of("gone"), "spark": 1}),
+    ],
+)
+def test_what_has_not_failed_the_last_time_stays_where_it_is(end: type[Event], fields: dict[str, Any]) -> None:
+    """Another worker would be kept waiting by the same writer, or lose its Spark, too."""
+    script = beside_another(retries=5)
+    script.fail(A0)
+    script.wait(HERE_AFTER_MS)
+    script.begin(A0)
+    told = written(script.feed(end, task=A0, **fields), TaskState.PENDING)
+    assert (told.failures, told.failed_on) == (1, ())
+    script.say(told)
+    assert better_places(script.jobs, script.status, wall_ms=script.now + script.wall_ahead) == {}
+
+
+def test_a_conflict_elsewhere_says_nothing_of_where_it_has_failed() -> None:
+    script = beside_another(retries=5)
+    script.execution.runs[A0] = replace(script.execution.runs[A0], failures=1, failed_on=(OTHER,))
+    assert written(script.conflict(A0), TaskState.PENDING).failed_on == (OTHER,)

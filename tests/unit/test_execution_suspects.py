@@ -120,6 +120,17 @@ def test_a_new_process_of_the_same_worker_suspects_what_ran_in_the_last_one() ->
     assert group.execution.runs[A0].attempt == 2
 
 
+def test_a_suspect_that_had_failed_here_before_does_not_take_the_next_worker_with_it() -> None:
+    """It is tried here, not elsewhere because of that failure."""
+    group = Group(retries=5)
+    group.running(A0)
+    group.fail(A0)
+    group.begin(A0)
+    assert group.execution.runs[A0].failed_on == (ME,)
+    group.dies().give(A0)
+    assert group.execution.runs[A0].failed_on == ()
+
+
 def test_who_ends_the_process_again_and_again_is_failed_and_its_neighbours_run() -> None:
     """The first task ends its process as soon as its code is called."""
     group = Group(slots=9, tasks=9, kind=STREAM, retries=0)
