@@ -8,12 +8,14 @@ failed. A job whose code is wrong goes well nowhere, and no worker is blamed for
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatus
 
 LATELY_MS: Final = 600_000
 """What went well longer ago than this no longer speaks for a worker, and failures no longer against it."""
@@ -42,17 +44,28 @@ def able(status: StatusSnapshot, *, wall_ms: int) -> frozenset[WorkerId]:
     return frozenset(last.worker for last in lasts if not last.task.is_planner and goes_well(last, wall_ms=wall_ms))
 
 
-def found_a_place(status: StatusSnapshot, *, wall_ms: int) -> Tasks:
+def found_a_place(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Tasks:
     """The tasks that have lately failed on one worker, and now are at another one. To move them back for balance would
-    make them fail again.
+    make them fail again. If streams have come before one and keep all slots, it has found none: it would wait for ever.
     """
-    return frozenset(
-        last.task
+    here = [
+        (last, owner)
         for last in status.tasks.values()
         if last.failed_on and not last.state.final
         if wall_ms - (last.started_at_ms or wall_ms) < LATELY_MS
         if (owner := status.owner_of(last.task)) is not None and owner not in last.failed_on
-    )
+    ]
+    waiting = any(last.started_at_ms is None for last, _ in here)
+    full = _full_of_streams(jobs, status) if waiting else frozenset()
+    return frozenset(last.task for last, owner in here if last.started_at_ms is not None or owner not in full)
+
+
+def _full_of_streams(jobs: JobsSnapshot, status: StatusSnapshot) -> frozenset[WorkerId]:
+    taken = Counter[WorkerId]()
+    for last in status.tasks.values():
+        if last.state is TaskState.RUNNING and last.kind is TaskKind.STREAMING:
+            taken[last.worker] += jobs.slots_of(last.task)
+    return frozenset(worker for worker, said in status.workers.items() if taken[worker] >= max(1, said.slots))
 
 
 class Evidence:

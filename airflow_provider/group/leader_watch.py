@@ -199,5 +199,5 @@ class LeaderWatch:
 
 
 def _spare(jobs: JobsSnapshot, status: StatusSnapshot, at_ms: int) -> str | None:
-    pinned = found_a_place(status, wall_ms=at_ms)
+    pinned = found_a_place(jobs, status, wall_ms=at_ms)
     return spare_capacity(jobs, status, wall_ms=at_ms, pinned=pinned)

@@ -60,7 +60,7 @@ def gather_call(
     failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, even if many finished
     last = newer(command.last_record, last_round(status))
     now = replace(status, group=last)
-    pinned = found_a_place(now, wall_ms=at_ms)
+    pinned = found_a_place(jobs, now, wall_ms=at_ms)
     named = {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id}
     return Call(
         generation=command.generation,

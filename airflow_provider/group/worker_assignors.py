@@ -115,7 +115,7 @@ class WorkerAssignors:
         at_ms = wall_ms()
 
         def assign() -> AssignmentComputed:
-            rank, pinned = revocation_rank(status.tasks), found_a_place(status, wall_ms=at_ms)
+            rank, pinned = revocation_rank(status.tasks), found_a_place(jobs, status, wall_ms=at_ms)
             costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=pinned)
             group = group_of(
                 prepared,

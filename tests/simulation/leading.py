@@ -94,7 +94,7 @@ class Watch:
             return TRIED_ELSEWHERE
         if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason
-        pinned = found_a_place(status, wall_ms=process.wall)
+        pinned = found_a_place(jobs, status, wall_ms=process.wall)
         reason = spare_capacity(jobs, status, wall_ms=process.wall, pinned=pinned)
         if reason is not None:
             self._helped_at = now

@@ -12,8 +12,9 @@ from led_group import member
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.blame.evidence import Evidence, able, found_a_place
 from airflow_provider.group.leading import gather_call
-from airflow_provider.leading.causes import TRIED_ELSEWHERE
+from airflow_provider.leading.causes import FREE_SLOT, TRIED_ELSEWHERE
 from airflow_provider.leading.leader import lead
+from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, SubProtocol, TaskId
@@ -112,7 +113,7 @@ def test_one_that_is_there_already_has_no_better_place() -> None:
     group = failed_beside_healthy()
     group.hand(A0, W2)
     assert group.places == {}
-    assert found_a_place(group.status, wall_ms=NOW) == {A0}
+    assert found_a_place(group.jobs, group.status, wall_ms=NOW) == {A0}
 
 
 def test_one_that_nobody_has_any_more_goes_there_too() -> None:
@@ -127,9 +128,23 @@ def test_it_may_be_moved_for_balance_again_when_it_has_run_for_long() -> None:
     group = failed_beside_healthy()
     group.hand(A0, W2)
     group.tell(A0, state=TaskState.RUNNING, worker=W2, started_at_ms=NOW - 599_000)
-    assert found_a_place(group.status, wall_ms=NOW) == {A0}
+    assert found_a_place(group.jobs, group.status, wall_ms=NOW) == {A0}
     group.tell(A0, started_at_ms=NOW - 600_000)
-    assert found_a_place(group.status, wall_ms=NOW) == NO_TASKS
+    assert found_a_place(group.jobs, group.status, wall_ms=NOW) == NO_TASKS
+
+
+@pytest.mark.parametrize(
+    ("streams", "stays"), [("s s s", True), ("s s s s", False), ("s3 s", False), ("s r r r", True)]
+)
+def test_it_does_not_wait_for_ever_where_streams_have_come_before_it(streams: str, stays: bool) -> None:
+    """Where it has failed, a slot is free."""
+    group = Blamed({"w1": "p", "w2": streams})
+    group.fails(A0, W1)
+    group.hand(A0, W2)
+    pinned = found_a_place(group.jobs, group.status, wall_ms=NOW)
+    assert pinned == (frozenset({A0}) if stays else NO_TASKS)
+    spare = spare_capacity(group.jobs, group.status, wall_ms=NOW, pinned=pinned)
+    assert spare == (None if stays else FREE_SLOT)
 
 
 def test_who_leads_a_round_knows_both() -> None:
