@@ -24,6 +24,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.records.held_back import may_not_be_started, waits_for_airflow
 
 HERE_AFTER_MS: Final = 20_000
 """How long a task waits for its move. After that it is tried again where it is."""
@@ -39,7 +40,7 @@ def better_places(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -
     :param wall_ms: now, milliseconds since 1970
     """
     lasts = status.tasks.values()
-    failed = [last for last in lasts if last.failed_on and last.state is TaskState.PENDING]
+    failed = [last for last in lasts if len(last.failed_on) == 1 and last.state is TaskState.PENDING]
     if not failed or status.group is None:
         return _NOWHERE
     places = Places(jobs, status, wall_ms=wall_ms)
@@ -54,7 +55,7 @@ class Places:
         self._jobs = jobs
         self._status = status
         self._able = able(status, wall_ms=wall_ms)
-        self._slots = dict(_staying(status))
+        self._slots = dict(_staying(status, wall_ms=wall_ms))
         self._taken = dict.fromkeys(self._slots, 0)
         self._taken_for_ever = dict.fromkeys(self._slots, 0)
         unfinished = configured(jobs, status.tasks)
@@ -135,14 +136,17 @@ class RecentPlaces:
         return self._places.find(last) is not None
 
 
-def _staying(status: StatusSnapshot) -> Iterator[tuple[WorkerId, int]]:
-    """The workers that stay in the group and say so, with their slots. In an eager group there is no better place: its
-    rounds stop all tasks and deal them out anew.
+def _staying(status: StatusSnapshot, *, wall_ms: int) -> Iterator[tuple[WorkerId, int]]:
+    """The workers that stay in the group and say so, with their slots, without those that Airflow may not start. In an
+    eager group there is no better place: its rounds stop all tasks and deal them out anew.
     """
     record = status.group
     if record is None or not record.moves_single_tasks:
         return
-    for worker in sorted(present(status) - record.leaving_soon - {BRIDGE}):
+    held_back = may_not_be_started(record.members, status.workers, wall_ms=wall_ms)
+    for worker in sorted(present(status) - record.leaving_soon - held_back - {BRIDGE}):
         said = status.workers.get(worker)
-        if said is not None and said.slots and said.state is not WorkerPhase.STOPPING and not said.leaves_soon:
+        if said is None or said.drains or said.leaves_soon or waits_for_airflow(said):
+            continue
+        if said.state is not WorkerPhase.STOPPING:
             yield worker, said.slots

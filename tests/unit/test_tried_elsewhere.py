@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from blamed_group import A0, A1, A2, A3, BATCH, BOOM, NOW, W1, W2, W3, Blamed, failed_beside_healthy
+from blamed_group import A0, A1, A2, A3, BATCH, BOOM, NOW, W1, W2, W3, Blamed, failed_beside_healthy, said
 from led_group import member
 
 from airflow_provider.assignors.policy import Deferred
@@ -19,6 +19,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, SubProtocol, TaskId
 from airflow_provider.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.records.held_back import WAITS_FOR_PROCESS
 
 RAN_LONG = {"started_at_ms": NOW - 60_000}
 
@@ -76,6 +77,19 @@ def test_what_shows_nothing(nothing: dict[str, Any]) -> None:
 def test_a_worker_that_does_not_stay_is_no_better_place(gone: dict[str, Any]) -> None:
     group = failed_beside_healthy()
     group.say(W2, **gone)
+    assert group.places == {}
+
+
+def test_a_worker_that_airflow_does_not_start_is_no_better_place() -> None:
+    """No round would move the task there, and leaders would ask for one again and again."""
+    group = failed_beside_healthy()
+    group.say(W2, state=WorkerPhase.DEFERRED)
+    assert group.places == {A0: W2}
+    lost = said(W3, state=WorkerPhase.DEFERRED, condition=f"{WAITS_FOR_PROCESS} since 12:00", at_ms=NOW)
+    group.status = replace(group.status, workers={**group.status.workers, W3: lost})
+    assert group.places == {}, "what holds back another one may hold it back, too"
+    group = failed_beside_healthy()
+    group.say(W2, state=WorkerPhase.DEFERRED, condition=f"{WAITS_FOR_PROCESS} since 12:00")
     assert group.places == {}
 
 
