@@ -317,7 +317,7 @@ def _would_never_end(run: TaskRun) -> bool:
 def _trial_ms(run: TaskRun) -> int:
     if not _would_never_end(run):
         return TRIAL_MS
-    acquitted_before = run.attempt - run.failures - run.deaths - 1
+    acquitted_before = run.attempt - run.failures - run.conflicts - run.deaths - 1
     return TRIAL_MS << max(0, min(acquitted_before, _LONGER_TRIALS))
 
 

@@ -281,6 +281,13 @@ def test_a_batch_task_that_ends_spark_late_is_tried_for_longer_each_time() -> No
     assert [stands_after_ms(attempt) // TRIAL_MS for attempt in (3, 4, 5, 6, 99)] == [1, 2, 4, 8, 32]
 
 
+def test_waiting_for_another_writer_makes_no_trial_longer() -> None:
+    """Nothing else begins during a trial."""
+    waited = replace(running(0, 2, began_ms=0, attempt=11), conflicts=8)
+    runs = table(waited, running(1, 0, began_ms=0))
+    assert knowing(runs).acquitted(runs, now_ms=TRIAL_MS)
+
+
 def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
     runs = table(running(0, 2, began_ms=0, alone=True))
     suspects = knowing(runs)
