@@ -52,6 +52,7 @@ def no_job() -> None:
 
 
 def never_planned(job: JobContext) -> list[dict[str, Any]]:
+    log.warning("plans for ever")
     time.sleep(600)
     return []
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from fleet import SHORT_SESSION, MakeFleet
-from waiting import DEADLINE_S, slow_ms
+from waiting import DEADLINE_S, eventually, slow_ms
 
 from airflow_provider.cli import signals
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -198,9 +198,7 @@ async def test_a_second_signal_ends_a_worker_that_waits_for_its_tasks_at_once(fl
     async with fleet("--runner", "local", "--allow", "jobs_for_tests") as group:
         await group.submit("stubborn", tasks=1, entry_point="jobs_for_tests:stubborn")
         group.start("w1")
-        await group.wait_for(
-            lambda _jobs, status: any(told.state is TaskState.RUNNING for told in status.tasks.values()), "it plans"
-        )
+        await eventually(lambda: "plans for ever" in group.log_of("w1"), "it plans")
         group.send("w1", signal.SIGTERM)
         await group.wait_for(
             lambda _jobs, status: status.workers[WorkerId("w1")].state is WorkerPhase.STOPPING, "it wants to leave"
