@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
@@ -61,6 +61,9 @@ class Group:
     :param costs: what batch tasks cost, as far as the computing member knows it
     :param better: where tasks that have failed are to be tried again, by the names of workers, likewise
     :param pinned: tasks that have failed elsewhere and stay where they are, likewise
+    :param absent: what former members have written of their absence when they could no longer tell the coordinator,
+        likewise; it takes precedence over their metadata
+    :param held_back: workers that may not be started, by their names, likewise: they get nothing new
     """
 
     computing: MemberId | None
@@ -73,6 +76,8 @@ class Group:
     costs: Costs = NO_COSTS
     better: Mapping[TaskId, WorkerId] = field(default_factory=dict)
     pinned: Tasks = NO_TASKS
+    absent: Mapping[MemberId, Absence] = field(default_factory=dict)
+    held_back: frozenset[WorkerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,8 +136,9 @@ def _known(group: Group) -> _Known:
             owned=owned,
             revocation_rank=group.revocation_rank,
             named=frozenset(owned),
-            absent=_absences(group.departed, names_then),
-            draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None),
+            absent=_absences(group, names_then),
+            draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None)
+            | group.held_back,
             stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _places_what_waits(group) else NO_TASKS,
             costs=group.costs,
             better=group.better,
@@ -178,11 +179,13 @@ def _names(members: Mapping[MemberId, GroupMember]) -> dict[MemberId, WorkerId]:
     return names if len(set(names.values())) == len(names) else {member: WorkerId(member) for member in members}
 
 
-def _absences(
-    departed: Mapping[MemberId, GroupMember], names: Mapping[MemberId, WorkerId]
-) -> Mapping[WorkerId, Absence]:
-    said = {names[member]: decode_facts(gone.metadata, gone.version) for member, gone in departed.items()}
-    return {name: Absence(left=facts.leaving, returns_ms=facts.returns_ms) for name, facts in said.items()}
+def _absences(group: Group, names: Mapping[MemberId, WorkerId]) -> Mapping[WorkerId, Absence]:
+    return {names[member]: group.absent.get(member) or _absence(gone) for member, gone in group.departed.items()}
+
+
+def _absence(gone: GroupMember) -> Absence:
+    facts = decode_facts(gone.metadata, gone.version)
+    return Absence(left=facts.leaving, returns_ms=facts.returns_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
+from airflow_provider.assignors.model import Absence
 from airflow_provider.client_assignors.client_assignor import (
     Assignment,
     ClientSideAssignor,
@@ -31,6 +32,8 @@ def group_of(
     costs: Costs = NO_COSTS,
     better: Mapping[TaskId, WorkerId] = MappingProxyType({}),
     pinned: Tasks = NO_TASKS,
+    absent: Mapping[MemberId, Absence] = MappingProxyType({}),
+    held_back: frozenset[WorkerId] = frozenset(),
 ) -> Group:
     """The group's state as the input of an assignor.
 
@@ -40,6 +43,8 @@ def group_of(
     :param costs: what batch tasks cost, as far as this member knows
     :param better: where tasks that have failed are to be tried again, as far as this member knows
     :param pinned: tasks that have failed elsewhere and stay where they are, as far as this member knows
+    :param absent: what former members have written of their absence, as far as this member knows
+    :param held_back: workers that may not be started, as far as this member knows
     """
     delay_ms = prepared.scheduled_rebalance_max_delay_ms
     return Group(
@@ -53,6 +58,8 @@ def group_of(
         costs=costs,
         better=better,
         pinned=pinned,
+        absent=absent,
+        held_back=held_back,
     )
 
 

@@ -22,6 +22,7 @@ from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.progress import revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
+from airflow_provider.records.held_back import absences, may_not_be_started
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class WorkerAssignors:
 
         def assign() -> AssignmentComputed:
             rank, pinned = revocation_rank(status.tasks), found_a_place(jobs, status, wall_ms=at_ms)
+            named = {WorkerId(one.instance_id) for one in prepared.members if one.instance_id}
             costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=pinned)
             group = group_of(
                 prepared,
@@ -125,6 +127,8 @@ class WorkerAssignors:
                 costs=costs,
                 better=better_places(jobs, status, wall_ms=at_ms),
                 pinned=pinned,
+                absent=absences(status.workers),
+                held_back=may_not_be_started(named, status.workers, wall_ms=at_ms),
             )
             assignment = assigned_by(assignors, prepared.assignor_name, group)
             record = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Final
 
-from airflow_provider.protocol.model import WorkerId
+from airflow_provider.assignors.model import Absence
+from airflow_provider.protocol.model import MemberId, WorkerId
 from airflow_provider.records.status import WorkerPhase, WorkerStatus
 
 WAITS_FOR_PROCESS: Final = "waits for Airflow to start its process"
@@ -17,6 +18,15 @@ _TRIED_AGAIN_MS: Final = 10 * 60_000
 def waits_for_airflow(said: WorkerStatus) -> str:
     """For what this worker waits since its membership was handed over, and since when; empty: for nothing."""
     return said.condition if said.condition.startswith((WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER)) else ""
+
+
+def absences(workers: Mapping[WorkerId, WorkerStatus]) -> dict[MemberId, Absence]:
+    """How long the tasks of members wait that were handed over to Airflow, and that it has not started since."""
+    return {
+        said.member_id: Absence(returns_ms=said.returns_ms)
+        for said in workers.values()
+        if said.condition.startswith(WAITS_FOR_PROCESS)
+    }
 
 
 def may_not_be_started(

@@ -1,0 +1,146 @@
+"""A declarative group whose worker was handed over to Airflow, which does not start its process."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow_values import worker_status
+from assigned_group import jobs as tasks_of_jobs
+
+from airflow_provider.client_assignors import CooperativeAssignor
+from airflow_provider.client_assignors.client_assignor import WorkerFacts
+from airflow_provider.client_assignors.facts import SESSIONED, encode_facts
+from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
+from airflow_provider.declarative.units import tasks_of, units_of
+from airflow_provider.declarative.wire.install_assignment import InstalledMember
+from airflow_provider.declarative.wire.prepare_assignment import (
+    ConnectGroupPrepareAssignmentResponse,
+    PreparedMember,
+    SelectedAssignor,
+)
+from airflow_provider.declarative_membership.events import AssignmentComputed, ComputeAssignment
+from airflow_provider.group import worker_assignors
+from airflow_provider.group.worker_assignors import WorkerAssignors
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import MemberId, Tasks, WorkerId
+from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.records.held_back import WAITS_FOR_PROCESS
+
+RUNS, DEFERRED, HELD = WorkerId("runs"), WorkerId("sleeps"), WorkerId("held")
+ALL = tasks_of_jobs({"a": 5})
+OF_HELD = frozenset(sorted(ALL)[:4])
+BEGAN = 1_700_000_000_000
+LAST_HEARD = BEGAN - 60_000
+
+
+def id_of(worker: WorkerId) -> MemberId:
+    return MemberId(f"{worker}-id")
+
+
+def said(worker: WorkerId, phase: WorkerPhase, **more: Any) -> WorkerStatus:
+    return replace(worker_status(worker, 3, phase), member_id=id_of(worker), at_ms=LAST_HEARD, **more)
+
+
+WAITS = said(HELD, WorkerPhase.DEFERRED, condition=f"{WAITS_FOR_PROCESS} (since a while)", returns_ms=10_000)
+AT_WORK = said(HELD, WorkerPhase.STABLE, returns_ms=10_000)
+
+
+class Computing:
+    """The member ``runs`` computes one target after the other. ``held`` has gone, and ``sleeps`` is deferred.
+
+    :param last_word: the last record of ``held``
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, last_word: WorkerStatus) -> None:
+        self.now = BEGAN
+        monkeypatch.setattr(worker_assignors, "wall_ms", lambda: self.now)
+        self.jobs = JobsSnapshot()
+        records = (said(RUNS, WorkerPhase.STABLE), said(DEFERRED, WorkerPhase.DEFERRED), last_word)
+        self.status = StatusSnapshot(workers={one.worker: one for one in records})
+        topics: Any = self
+        self._assignors = WorkerAssignors(
+            (CooperativeAssignor(),),
+            topics,
+            worker=RUNS,
+            member_id=id_of(RUNS),
+            url="",
+            slots=4,
+            returns_ms=None,
+        )
+        self._members = {RUNS: InstalledMember(member_id=id_of(RUNS), connectors_and_tasks=units_of(ALL - OF_HELD))}
+        self._members[DEFERRED] = InstalledMember(member_id=id_of(DEFERRED))
+        self._departed = InstalledMember(member_id=id_of(HELD), connectors_and_tasks=units_of(OF_HELD))
+
+    def compute(self, *, delay_over_ms: int = 0) -> AssignmentComputed:
+        prepared = ConnectGroupPrepareAssignmentResponse(
+            group_epoch=GroupEpoch(4),
+            assignor_name="cooperative",
+            members=tuple(self._seen(name, one, delay_over_ms) for name, one in self._members.items()),
+            departed=(self._seen(HELD, self._departed),),
+            connectors_tasks=units_of(ALL),
+        )
+        done = asyncio.run(self._assignors.compute(ComputeAssignment(seq=1, prepared=prepared)))
+        by_id = {one.member_id: one for one in (*done.members, *done.delayed)}
+        self._members = {name: by_id[id_of(name)] for name in self._members}
+        self._departed = by_id.get(id_of(HELD), self._departed)
+        return done
+
+    def _seen(self, name: WorkerId, one: InstalledMember, delay_over_ms: int = 0) -> PreparedMember:
+        facts = WorkerFacts(slots=4, delay_over_ms=delay_over_ms if name == RUNS else 0)
+        return PreparedMember(
+            member_id=one.member_id,
+            member_epoch=MemberEpoch(3),
+            instance_id=name,
+            assignor=SelectedAssignor(version=SESSIONED, metadata=encode_facts(facts, SESSIONED)),
+            connectors_and_tasks=one.connectors_and_tasks,
+            assigned_version=one.version,
+            assigned_metadata=one.metadata,
+        )
+
+
+def shares(done: AssignmentComputed) -> dict[MemberId, Tasks]:
+    return {one.member_id: tasks_of(one.connectors_and_tasks) for one in done.members}
+
+
+def waits_ms(done: AssignmentComputed) -> int:
+    assert done.record is not None
+    return done.record.delay_ms
+
+
+@pytest.mark.parametrize(("last_word", "wait_ms"), [(WAITS, 10_000), (AT_WORK, 300_000)], ids=["held back", "lost"])
+def test_its_tasks_wait_for_a_short_time(
+    monkeypatch: pytest.MonkeyPatch, last_word: WorkerStatus, wait_ms: int
+) -> None:
+    """The longest delay is for a worker of which nobody knows whether it comes back."""
+    done = Computing(monkeypatch, last_word).compute()
+    assert [tasks_of(one.connectors_and_tasks) for one in done.delayed] == [OF_HELD]
+    assert waits_ms(done) == wait_ms
+
+
+def test_a_record_of_another_process_under_its_name_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert waits_ms(Computing(monkeypatch, replace(WAITS, member_id=MemberId("other"))).compute()) == 300_000
+
+
+@pytest.mark.parametrize(("last_word", "gets_some"), [(WAITS, False), (AT_WORK, True)], ids=["held back", "lost"])
+def test_then_they_go_to_workers_that_run(
+    monkeypatch: pytest.MonkeyPatch, last_word: WorkerStatus, gets_some: bool
+) -> None:
+    """What holds back its process may hold back those of other deferred workers, too."""
+    computing = Computing(monkeypatch, last_word)
+    computing.now += waits_ms(computing.compute())
+    done = computing.compute(delay_over_ms=computing.now)
+    assert not done.delayed
+    assert frozenset().union(*shares(done).values()) == ALL
+    assert bool(shares(done)[id_of(DEFERRED)]) is gets_some
+
+
+def test_deferred_workers_are_tried_again_after_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    computing = Computing(monkeypatch, WAITS)
+    computing.now += 541_000
+    computing.compute()
+    computing.now += 10_000
+    assert shares(computing.compute(delay_over_ms=computing.now))[id_of(DEFERRED)]
