@@ -115,6 +115,21 @@ class HandOver(OnWorker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldBack(OnWorker):
+    """Airflow starts the process that goes on with its membership late: often after its session."""
+
+    gap_ms: int
+
+    def befall(self, world: World, process: Process) -> bool:
+        if not process.can_hand_over:
+            return False
+        saved, gap_ms = process.save(), max(self.gap_ms, process.unwritten_ms)
+        world.hold_back(process)
+        world.later(gap_ms, self.worker, lambda: world.go_on(self.worker, saved, touched=True))
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replace(OnWorker):
     """A second process takes its name, while it still runs.
 

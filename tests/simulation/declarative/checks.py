@@ -81,6 +81,9 @@ class Checks:
         if self._world.bridges is None:  # behind a bridge, the configuration changes before the target does
             invariants.a_target_has_each_task_once(group)
             invariants.a_member_that_is_done_has_its_target(group)
+        if self._world.assignors and group.target.epoch > before[1]:
+            world = self._world
+            invariants.tasks_wait_shortly_for_who_is_not_started(group, world.records, world.wall + world.wall_skew_ms)
         for process in self._world.members:
             invariants.a_task_that_may_be_written_is_held(process, group, self._world.names)
             invariants.a_member_at_the_target_has_nothing_of_others(process, group)

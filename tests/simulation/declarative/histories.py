@@ -45,12 +45,14 @@ class Plan:
     :param members: workers die, are paused, cut off, replaced, or slow to stop
     :param coordinators: they die, are paused, and move; transactions fail
     :param network: messages are lost, late and duplicated
+    :param airflow: it starts processes late
     """
 
     steps: int = 50
     members: bool = False
     coordinators: bool = False
     network: bool = False
+    airflow: bool = False
 
 
 PLANS = {
@@ -58,6 +60,7 @@ PLANS = {
     "declarative-members": Plan(members=True),
     "declarative-coordinators": Plan(coordinators=True),
     "declarative-network": Plan(network=True),
+    "declarative-airflow": Plan(airflow=True),
     "declarative-everything": Plan(members=True, coordinators=True, network=True),
 }
 """By the names for ``make simulate PLAN=``."""
@@ -193,6 +196,8 @@ class Author:
             ]  # fmt: skip
         if plan.network:
             ideas += [(8, self._weather)]
+        if plan.airflow:
+            ideas += [(8, self._hold_back)]
         if plan.members or plan.coordinators or plan.network:
             ideas += [(3, self._configure)]
         self._ideas = [idea for _, idea in ideas]
@@ -229,6 +234,10 @@ class Author:
 
     def _hand_over(self, after_ms: int) -> Action:
         return do.HandOver(after_ms=after_ms, worker=self._someone(), gap_ms=self._rng.choice([0, 10, 500, 2_500]))
+
+    def _hold_back(self, after_ms: int) -> Action:
+        gap_ms = self._rng.choice([2_500, 9_000, 11_000, 16_000, 30_000])
+        return do.HoldBack(after_ms=after_ms, worker=self._someone(), gap_ms=gap_ms)
 
     def _kill(self, after_ms: int) -> Action:
         return do.Kill(after_ms=after_ms, worker=self._someone())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from simulation.invariants import Broken, invariant
 
+from airflow_provider.client_assignors.remembered import decode_remembered
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import AWAY, JOINING, CurrentAssignment
 from airflow_provider.declarative.units import tasks_of
@@ -19,7 +20,9 @@ from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatReq
 from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.member_events import Command, StartTasks, StopTasks
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.records import WorkerStatus
+from airflow_provider.records.held_back import waits_for_airflow
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process
@@ -174,6 +177,22 @@ def a_target_has_each_task_once(group: GroupState) -> None:
         raise Broken(f"the target of epoch {target.epoch} has a task twice")
     if int(target.epoch) == group.epoch and group.members and not target.error and union != group.configured:
         raise Broken(f"the target of epoch {target.epoch} differs in {sorted(union ^ group.configured)}")
+
+
+@invariant
+def tasks_wait_shortly_for_who_is_not_started(
+    group: GroupState, records: Mapping[WorkerId, WorkerStatus], latest_wall_ms: int
+) -> None:
+    """The tasks of a member that Airflow does not start wait as long as its record says, and not the longest delay."""
+    for said in records.values():
+        waits = group.target.delayed.get(said.member_id)
+        if waits is None or not waits_for_airflow(said) or said.returns_ms is None:
+            continue
+        left_ms = decode_remembered(waits.metadata).until_ms - latest_wall_ms
+        if left_ms > said.returns_ms:
+            raise Broken(
+                f"{sorted(waits.tasks)} wait {left_ms} ms more for {said.worker}, which said {said.returns_ms}"
+            )
 
 
 @invariant

@@ -24,6 +24,7 @@ _MOVES = "a_task_moves_with_a_higher_epoch"
 _SAYS = "a_heartbeat_says_all_that_runs"
 _FAILS = "nobody_fails"
 _BOTH = "nothing_is_revoked_and_started_together"
+_SHORTLY = "tasks_wait_shortly_for_who_is_not_started"
 _OTHERS = "a_member_at_the_target_has_nothing_of_others"
 
 DECLARATIVE_MUTATIONS = (
@@ -239,5 +240,13 @@ DECLARATIVE_MUTATIONS = (
         ),
         plan="declarative-calm",
         broken=(_MOVES,),
+    ),
+    # ---- the assignor
+    Mutation(
+        name="does not look at what a member that Airflow does not start has written",
+        module="airflow_provider.client_assignors.cooperative",
+        edits=(("group.absent.get(member) or _absence(gone)", "_absence(gone)"),),
+        plan="declarative-airflow",
+        broken=(_SHORTLY,),
     ),
 )

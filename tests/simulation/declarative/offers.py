@@ -15,6 +15,8 @@ from airflow_provider.declarative_membership.events import (
     ComputeAssignment,
     DelaySet,
 )
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records.held_back import absences, may_not_be_started
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process
@@ -68,7 +70,15 @@ class Offers:
         epoch = prepared.group_epoch
         if self.failing:
             return AssignmentComputed(now_ms=process.now, seq=command.seq, group_epoch=epoch, error=FAILED)
-        group = group_of(prepared, computing=process.member_id, now_ms=process.wall, revocation_rank={})
+        records, named = process.world.records, {WorkerId(one.instance_id) for one in prepared.members}
+        group = group_of(
+            prepared,
+            computing=process.member_id,
+            now_ms=process.wall,
+            revocation_rank={},
+            absent=absences(records),
+            held_back=may_not_be_started(named, records, wall_ms=process.wall),
+        )
         assignment = assigned_by(process.world.assignors, prepared.assignor_name, group)
         return AssignmentComputed(
             now_ms=process.now,

@@ -33,9 +33,15 @@ from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.records.held_back import WAITS_FOR_PROCESS
 from airflow_provider.shards.bridges import Bridges
 
 PEOPLE = b"people"
+DEFERRED = ("w5", "w6")
+"""Workers that are in a triggerer."""
+STARTS_WITHIN_MS = 2_000
+"""How much longer than its session the tasks of a worker wait that Airflow does not start."""
 WALL_AT_START = 1_700_000_000_000
 REBALANCE_TIMEOUT_MS = 20_000
 QUICK_MS = (1, 1_200)
@@ -54,6 +60,7 @@ class World:
     :param clock: another world's; None for its own
     :param bridges: makes the bridges of a candidate, in a world with classic workers
     :param slow: the probability, from 0 to 1, that a process's tasks take longer to stop than allowed
+    :ivar records: the last record of each worker in the status topic
     """
 
     def __init__(
@@ -89,6 +96,7 @@ class World:
         self.names: dict[MemberId, str] = {}
         self.expected: set[str] = set()
         self.all_well = True
+        self.records: dict[WorkerId, WorkerStatus] = {}
         self._numbers = count(1)
         self._story: deque[tuple[int, object]] = deque(maxlen=400)
         self.checks = Checks(self)
@@ -155,6 +163,7 @@ class World:
 
     def start(self, worker: str, predecessor: Predecessor = Predecessor.GONE) -> Process:
         process = self._process(worker)
+        self._write(process, WorkerPhase.DEFERRED if worker in DEFERRED else WorkerPhase.STABLE)
         self.note(f"{process.name:8} ---- starts, what was before is {predecessor.value}")
         self.names[process.member_id] = worker
         process.start(predecessor)
@@ -165,8 +174,21 @@ class World:
         process.touched |= touched
         self.note(f"{process.name:8} ---- goes on with a saved membership")
         process.go_on(saved, Predecessor.GONE)
+        self._write(process, WorkerPhase.STABLE)
         self.names[process.member_id] = worker
         return process
+
+    def hold_back(self, process: Process) -> None:
+        """The process hands over its membership and ends, and Airflow does not start the next one."""
+        self._write(process, WorkerPhase.DEFERRED, condition=WAITS_FOR_PROCESS, returns_ms=STARTS_WITHIN_MS)
+        self.kill(process)
+
+    def _write(self, process: Process, phase: WorkerPhase, **said: Any) -> None:
+        """Write its record in the status topic."""
+        worker = WorkerId(process.worker)
+        self.records[worker] = WorkerStatus(
+            worker=worker, state=phase, epoch=Epoch(0), slots=4, at_ms=self.wall, member_id=process.member_id, **said
+        )
 
     def kill(self, process: Process) -> None:
         if process.alive:
