@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import sys
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, closing, contextmanager
 from importlib.metadata import version
@@ -321,6 +322,8 @@ class LocalAirflow:
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.home / "passwords.json"),
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__PORT": str(self.port),
+            # Otherwise a process that starts while another one writes airflow.cfg has none, and reads no connection.
+            "AIRFLOW__CORE__FERNET_KEY": urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
