@@ -22,7 +22,7 @@ help:  ## Show what can be made
 install: set-up $(INSTALLED)  ## Make .venv with everything in it
 
 set-up:
-	@PYTHON=$(PYTHON) scripts/set-up $(if $(filter test thorough system pictures,$(MAKECMDGOALS)),browser)
+	@PYTHON=$(PYTHON) scripts/set-up $(if $(filter test thorough system pictures,$(MAKECMDGOALS)),browser) $(if $(filter thorough,$(MAKECMDGOALS)),postgresql)
 
 $(INSTALLED): pyproject.toml constraints.txt | set-up
 	$(PYTHON) -m venv $(VENV)
@@ -44,7 +44,7 @@ demo: install  ## The main job: Spark work on real data over several Airflow wor
 test: install  ## Everything that CI runs; as root on Debian and Ubuntu it installs Chromium if there is none
 	@$(BIN)/python scripts/run-tests
 
-thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults
+thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
 	$(PYTEST) -m thorough tests/simulation tests/integration tests/system
 	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 

@@ -1,7 +1,8 @@
 """A real Airflow on this machine: each component is a process of its own, in its own folder, on loopback only.
 
-For the demo and for system tests. Tasks run in processes (LocalExecutor), the metadata is in SQLite, and the only port
-is the API server's: logs are read as files, so neither the scheduler nor the triggerer serves them.
+For the demo and for system tests. Tasks run in processes (LocalExecutor), the metadata is in SQLite unless another
+database is given, and the only port is the API server's: logs are read as files, so neither the scheduler nor the
+triggerer serves them.
 """
 
 from __future__ import annotations
@@ -9,23 +10,20 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
-import sqlite3
 import sys
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, closing, contextmanager
-from importlib.metadata import version
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from typing_extensions import Self
 
-from airflow_provider.broker.jars import default_cache
 from airflow_provider.broker.own_process import hold_ports
 from demo.airflow_api import WAIT_S, AirflowApi
+from demo.databases import Database, SqliteDatabase
 from demo.pausing import paused
 from demo.processes import KeptProcess, ProcessFailedError
 
@@ -86,6 +84,7 @@ class LocalAirflow:
         processes, including tasks, run
     :param dag_folders: each is loaded as a DAG bundle of its own, named after the folder
     :param connections: connection id -> URI or JSON, given to all processes as ``AIRFLOW_CONN_<ID>``
+    :param database: for its metadata; by default a SQLite file in ``home``
     :param env: more environment variables for all processes; ``AIRFLOW__SECTION__KEY`` overrides what is set here
     :param triggerers: how many triggerers to start
     :param parallelism: how many tasks may run at the same time
@@ -99,6 +98,7 @@ class LocalAirflow:
         *,
         dag_folders: Sequence[Path],
         connections: Mapping[str, str] | None = None,
+        database: Database | None = None,
         env: Mapping[str, str] | None = None,
         triggerers: int = 1,
         parallelism: int = 12,
@@ -114,6 +114,7 @@ class LocalAirflow:
         self.api = AirflowApi(
             self.url, username=self.username, password=self.password, check=self.check, timeout_s=timeout_s
         )
+        self._database = database or SqliteDatabase(self.home / "airflow.db")
         self._triggerers = triggerers
         self._imports = imports
         self._timeout_s = timeout_s
@@ -163,7 +164,7 @@ class LocalAirflow:
         try:
             self._write_passwords()
             self._write_plugin()
-            self._make_database()
+            self._database.make(self._migrate)
             address = ("--host", _HOST, "--port", str(self.port))
             self._run("api-server", "api-server", *address, lock_timeout_s=_API_LOCK_TIMEOUT_S)
             yield
@@ -180,10 +181,6 @@ class LocalAirflow:
         self._processes.clear()
 
     # Single components
-
-    @property
-    def _database(self) -> Path:
-        return self.home / "airflow.db"
 
     @property
     def processes(self) -> Mapping[str, KeptProcess]:
@@ -237,7 +234,7 @@ class LocalAirflow:
 
     def paused(self, name: str) -> AbstractContextManager[None]:
         """Stop a component and its descendants (SIGSTOP) during a ``with`` block (:func:`.pausing.paused`)."""
-        return paused(self._processes[name], self._database, timeout_s=self._timeout_s)
+        return paused(self._processes[name], self._database.can_be_written, timeout_s=self._timeout_s)
 
     def _first(self, prefix: str) -> str:
         names = [name for name in self.processes if name.startswith(prefix)]
@@ -246,7 +243,7 @@ class LocalAirflow:
         return names[0]
 
     def _run(self, name: str, *arguments: str, lock_timeout_s: int = _LOCK_TIMEOUT_S) -> KeptProcess:
-        database = f"sqlite:///{self._database}?timeout={lock_timeout_s}"
+        database = self._database.url(lock_timeout_s=lock_timeout_s)
         process = KeptProcess(
             name,
             [sys.executable, "-m", "airflow", *arguments],
@@ -271,25 +268,11 @@ class LocalAirflow:
         passwords.touch(mode=0o600)
         passwords.write_text(json.dumps({self.username: self.password}))
 
-    def _make_database(self) -> None:
-        """Copy the first one that this version of Airflow has made: all are the same, and to make one takes a while."""
-        made = default_cache() / "airflow" / f"metadata-{version('apache-airflow')}.db"
-        if not made.exists():
-            self._migrate()
-            made.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = made.with_name(f"{made.name}.{os.getpid()}")
-            shutil.copy(self._database, unfinished)
-            unfinished.rename(made)
-        shutil.copy(made, self._database)
-
     def _migrate(self) -> None:
         migration = self._run("db-migrate", "db", "migrate")
         if migration.wait(self._timeout_s):
             raise ProcessFailedError(f"the metadata database could not be made\n{migration.log_tail()}")
         del self._processes["db-migrate"]
-        # By default a reader blocks writers, and two that read and write wait for each other until they give up.
-        with closing(sqlite3.connect(self._database)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
 
     def _wait_until_healthy(self, expected: Set[str], deadline: float) -> None:
         warm = "scheduler" not in expected  # only tasks would have to wait

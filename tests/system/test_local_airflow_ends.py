@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
 import psutil
 import pytest
+from postgresql import needs_postgresql
 from waiting import DEADLINE_S, wait_until
 
 from demo.airflow import LocalAirflow
@@ -44,6 +46,17 @@ time.sleep(600)
 """
 
 
+OWNER_OF_POSTGRES = """
+import sys, time
+from pathlib import Path
+from demo.postgres import LocalPostgres
+
+with LocalPostgres(Path(sys.argv[1]) / "log") as server:
+    print(*(each.pid for each in server.processes), flush=True)
+    time.sleep(600)
+"""
+
+
 @pytest.mark.parametrize(
     ("program", "least"),
     [
@@ -52,8 +65,21 @@ time.sleep(600)
     ],
 )
 def test_all_processes_end_with_the_one_that_started_them(tmp_path: Path, program: str, least: int) -> None:
+    check_that_all_end(tmp_path, program, least)
+
+
+@needs_postgresql
+@pytest.mark.thorough
+def test_postgresql_ends_with_the_one_that_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as left_behind:
+        Path(left_behind).chmod(0o711)  # the server's user may be another one
+        monkeypatch.setenv("TMPDIR", left_behind)
+        check_that_all_end(tmp_path, OWNER_OF_POSTGRES, 4)
+
+
+def check_that_all_end(folder: Path, program: str, least: int) -> None:
     """The starter is killed and can clean up nothing."""
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen([sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pids = [int(pid) for pid in owner.stdout.readline().split()]
         assert len(pids) >= least

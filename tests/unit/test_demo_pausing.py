@@ -9,6 +9,7 @@ from pathlib import Path
 
 from waiting import DEADLINE_S, wait_until
 
+from demo.databases import SqliteDatabase
 from demo.pausing import paused
 from demo.processes import KeptProcess
 
@@ -32,7 +33,7 @@ def test_whoever_is_paused_keeps_nobody_from_writing(tmp_path: Path) -> None:
         wait_until(lambda: "writes" in log.read_text(), what=log.read_text)
         for _ in range(3):
             with (
-                paused(writer, file, timeout_s=DEADLINE_S),
+                paused(writer, SqliteDatabase(file).can_be_written, timeout_s=DEADLINE_S),
                 closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database,
             ):
                 database.execute("BEGIN IMMEDIATE")

@@ -13,7 +13,12 @@ from loaded_scripts import SCRIPTS
 
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 JAVA_11 = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2"
-NAMES = {"openjdk-17-jre-headless": "java", "chromium": "chromium", "chromium-driver": "chromedriver"}
+NAMES = {
+    "openjdk-17-jre-headless": "java",
+    "chromium": "chromium",
+    "chromium-driver": "chromedriver",
+    "postgresql": "postgres",
+}
 
 
 def _script(file: Path, does: str) -> None:
@@ -92,6 +97,25 @@ def test_without_a_browser_to_be_tested_none_is_installed(machine: Machine) -> N
     machine.has("java", JAVA_17)
     assert machine.set_up().returncode == 0
     assert machine.asked == ""
+
+
+def test_postgresql_is_installed_for_the_tests_that_need_it(machine: Machine) -> None:
+    machine.is_debian(user=0)
+    machine.has("java", JAVA_17)
+    assert machine.set_up("postgresql", POSTGRESQL="/no/such/folder").returncode == 0
+    assert machine.asked.splitlines()[1].endswith("--no-install-recommends postgresql")
+
+
+@pytest.mark.parametrize("place", ["on the path", "as Debian has it"])
+def test_a_postgresql_that_is_there_is_found(machine: Machine, place: str) -> None:
+    machine.has("java", JAVA_17)
+    if place == "on the path":
+        machine.has("postgres")
+    else:
+        versions = machine.folder / "versions" / "15" / "bin"
+        versions.mkdir(parents=True)
+        (versions / "postgres").touch()
+    assert machine.set_up("postgresql", POSTGRESQL=str(machine.folder / "versions")).returncode == 0
 
 
 def test_a_newer_java_is_taken_where_there_is_no_17(machine: Machine) -> None:
