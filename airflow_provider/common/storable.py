@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import wraps
-from math import isfinite
 from typing import Any, Final, ParamSpec, TypeVar
 
 LONGEST_TEXT: Final = 64 * 1024
@@ -34,7 +33,9 @@ _SHORT: Final = 256
 """A text up to this length stays whole in a value that is too large."""
 
 _REFUSED: Final = re.compile("[\x00\ud800-\udfff]")
-_INTEGERS: Final = range(-(2**63), 2**63)
+_LARGEST_NUMBER: Final = 2**63
+"""In size, of fractions, too: PostgreSQL gives a large one back as an integer. NaN is below no number."""
+_INTEGERS: Final = range(-_LARGEST_NUMBER, _LARGEST_NUMBER)
 
 P = ParamSpec("P")
 E = TypeVar("E")
@@ -98,7 +99,8 @@ class _Entry:
             number = int.__int__(value)
             return number if number in _INTEGERS else self._text(_digits(number))
         if isinstance(value, float):
-            return float.__float__(value) if isfinite(value) else float.__repr__(value)
+            fraction = float.__float__(value)
+            return fraction if abs(fraction) < _LARGEST_NUMBER else repr(fraction)
         if not isinstance(value, (dict, list, tuple, set, frozenset)):
             return self._text(f"({type(value).__qualname__})")
         if depth >= self.deepest:
