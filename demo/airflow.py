@@ -114,7 +114,7 @@ class LocalAirflow:
         self.api = AirflowApi(
             self.url, username=self.username, password=self.password, check=self.check, timeout_s=timeout_s
         )
-        self._database = database or SqliteDatabase(self.home / "airflow.db")
+        self.database = database or SqliteDatabase(self.home / "airflow.db")
         self._triggerers = triggerers
         self._imports = imports
         self._timeout_s = timeout_s
@@ -164,7 +164,7 @@ class LocalAirflow:
         try:
             self._write_passwords()
             self._write_plugin()
-            self._database.make(self._migrate)
+            self.database.make(self._migrate)
             address = ("--host", _HOST, "--port", str(self.port))
             self._run("api-server", "api-server", *address, lock_timeout_s=_API_LOCK_TIMEOUT_S)
             yield
@@ -234,7 +234,7 @@ class LocalAirflow:
 
     def paused(self, name: str) -> AbstractContextManager[None]:
         """Stop a component and its descendants (SIGSTOP) during a ``with`` block (:func:`.pausing.paused`)."""
-        return paused(self._processes[name], self._database.can_be_written, timeout_s=self._timeout_s)
+        return paused(self._processes[name], self.database.can_be_written, timeout_s=self._timeout_s)
 
     def _first(self, prefix: str) -> str:
         names = [name for name in self.processes if name.startswith(prefix)]
@@ -243,7 +243,7 @@ class LocalAirflow:
         return names[0]
 
     def _run(self, name: str, *arguments: str, lock_timeout_s: int = _LOCK_TIMEOUT_S) -> KeptProcess:
-        database = self._database.url(lock_timeout_s=lock_timeout_s)
+        database = self.database.url(lock_timeout_s=lock_timeout_s)
         process = KeptProcess(
             name,
             [sys.executable, "-m", "airflow", *arguments],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from enum import Enum
 from typing import Any, Final
 
 BAD: Final = "x\0y \ud800"
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 class Kind(str, Enum):
@@ -43,3 +45,17 @@ def some_value(chance: random.Random, depth: int = 4) -> Any:
                 chance.choice([some_text(chance), 1, None, float("nan"), BAD]): some_value(chance, depth - 1)
                 for _ in range(chance.randrange(5))
             }
+
+
+def said_by(seed: int) -> tuple[Any, str | None]:
+    """What a task of job code returns, or the error with which it fails instead. The first ones are the plainest."""
+    chance = random.Random(seed)
+    if seed < 2:
+        return (BAD[:3], None) if seed else (None, BAD)
+    match seed % 3:
+        case 0:
+            return some_value(chance), None
+        case 1:  # as topics take it
+            return _SURROGATES.sub("", some_text(chance)), None
+        case _:
+            return None, some_text(chance) * chance.choice([1, 1, 20_000])
