@@ -197,8 +197,14 @@ class AirflowApi:
 
         self.wait_until(known, what=lambda: f"no file has a DAG {dag_id}")
 
+    def pause(self, dag_id: str) -> None:
+        self._set_paused(dag_id, True)
+
     def unpause(self, dag_id: str) -> None:
-        self.request("PATCH", f"/dags/{quote(dag_id)}", params={"update_mask": "is_paused"}, json={"is_paused": False})
+        self._set_paused(dag_id, False)
+
+    def _set_paused(self, dag_id: str, paused: bool) -> None:
+        self.request("PATCH", f"/dags/{quote(dag_id)}", params={"update_mask": "is_paused"}, json={"is_paused": paused})
 
     def trigger(self, dag_id: str, *, run_id: str | None = None, conf: dict[str, Any] | None = None) -> str:
         """Unpause ``dag_id`` and start a run of it now; return the run's id.

@@ -14,6 +14,8 @@ from waiting import wait_until
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.records.held_back import WAITS_FOR_PROCESS
+from airflow_provider.reports.worker_words import worker_in_words
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
 
@@ -190,6 +192,42 @@ def test_triggers_fire_while_the_scheduler_is_away_for_longer_than_a_session(
         assert record.epoch >= was.epoch
     assert lasting.record.members == before[0].members, "the same member"
     assert short.record.members[SHORTLY] != before[1].members[SHORTLY], "a new member"
+
+
+@pytest.mark.thorough
+def test_a_worker_that_gets_work_while_its_dag_is_paused(
+    groups: Callable[[], Group], outside: Callable[..., Fleet]
+) -> None:
+    """Airflow does not start it. Soon after its session its tasks run elsewhere; unpaused, it gets its share again."""
+    group = groups()
+    others = outside(group, "--max-delay-ms", "3600000")  # longer than any test
+    others.start(OUTSIDE)
+    group.wait_for_members(OUTSIDE)
+    worker = group.deferred("held_shortly", group.start("held_shortly"), "w1")
+    before = group.wait_for_members(OUTSIDE, SHORTLY)
+    group.api.pause("held_shortly")
+    group.submit("endless", tasks=4, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    waiting = f"deferred, {WAITS_FOR_PROCESS} (since "
+    group.wait_for(lambda seen: (worker_in_words(SHORTLY, seen.status) or "").startswith(waiting), waiting)
+    group.api.wait_for_task(worker.dag_id, worker.run_id, worker.task_id, states=("scheduled",))
+    given = group.wait_for_running("endless", 4)
+    assert given.status.group is not None
+    assert set(given.status.group.members) == {OUTSIDE}
+    assert max(record.delay_ms for record in group.rounds()) <= 10_000, "they waited"
+    assert now(group, worker).state == "scheduled"
+    group.api.unpause("held_shortly")
+
+    shared = group.wait_for(
+        lambda seen: (
+            seen.status.group is not None
+            and [len(seen.status.group.owned_by(name)) for name in (OUTSIDE, SHORTLY)] == [2, 2]
+        ),
+        "it has its share",
+    ).status.group
+    assert shared is not None
+    assert shared.members[SHORTLY] != before.members[SHORTLY], "a new member, under its name"
+    group.wait_for_running("endless", 4)
+    assert now(group, worker).try_number == 1
 
 
 def finished(group: Group, job: str, tasks: int) -> None:
