@@ -86,9 +86,6 @@ class LocalConnectServer(OwnServer):
 
     def _command(self, home: Path) -> list[str]:
         conf = {
-            "spark.driver.host": HOST,
-            "spark.driver.bindAddress": HOST,
-            "spark.ui.enabled": "false",
             "spark.log.level": "WARN",
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
@@ -96,6 +93,9 @@ class LocalConnectServer(OwnServer):
             # Java's default stack of 1 MB is too small for that.
             "spark.driver.defaultJavaOptions": f"-Xss8m -Dderby.system.home={self._folder}",
             **self._conf,
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.ui.enabled": "false",
             BINDING_ADDRESS: HOST,
             BINDING_PORT: str(self._port),
         }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
@@ -62,7 +64,7 @@ def milliseconds(parameter: str, value: object, *, least_ms: int = 0) -> int:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = as_float(value)
     else:
         raise ValueError(f"{parameter}: {value!r} must be a timedelta or a number of seconds")
     if not least_ms / 1000 <= seconds < 10**9:
@@ -168,11 +170,16 @@ def learner_limits(
         return Limits(
             per_worker=whole_number("max_learners", max_learners),
             per_group=whole_number("max_group_learners", max_group_learners),
-            ready_from=float(ready_from),
+            ready_from=as_float(ready_from),
             longest_ms=milliseconds("learner_timeout", learner_timeout),
         )
     except LimitsError as wrong:
         raise ValueError(f"{_LIMIT_PARAMETERS.get(wrong.limit, wrong.limit)}: {wrong.problem}") from wrong
+
+
+def as_float(number: float) -> float:
+    """A whole number may be larger than any float: it then counts as infinite."""
+    return float(number) if abs(number) < sys.float_info.max else math.inf * (1 if number > 0 else -1)
 
 
 def native_text(value: object) -> object:
@@ -318,7 +325,7 @@ def json_map(parameter: str, value: object) -> Mapping[Any, Any]:
     if isinstance(value, str):
         try:
             given = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(
                 f"{parameter}: is a text, and not the JSON of an object. A template makes text of what it is given, as"
                 " Python writes it: end it with | tojson, or give the whole output of another task, as in"

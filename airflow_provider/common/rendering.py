@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 if TYPE_CHECKING:
     import jinja2
     from airflow.sdk import Context
-
-_BEGINS_TEMPLATE: Final = ("{{", "{%", "{#")
 
 
 class AsWritten(BaseOperator):
@@ -28,13 +26,21 @@ class AsWritten(BaseOperator):
         jinja_env: jinja2.Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        if isinstance(content, str) and not any(begins in content for begins in _BEGINS_TEMPLATE):
+        env = jinja_env or self.get_template_env()
+        if isinstance(content, str) and not _may_be_template(content, env):
             return content
         rendered = super().render_template(content, context, jinja_env, seen_oids)
         if not isinstance(content, str) or not isinstance(rendered, (int, float)) or isinstance(rendered, bool):
             return rendered
-        written = _written(jinja_env or self.get_template_env(), content, context)
+        written = _written(env, content, context)
         return rendered if written.strip() == str(rendered) else written
+
+
+def _may_be_template(content: str, env: jinja2.Environment) -> bool:
+    """A DAG may have delimiters of its own; line statements begin with a line."""
+    begins = [env.variable_start_string, env.block_start_string, env.comment_start_string]
+    begins += filter(None, (env.line_statement_prefix, env.line_comment_prefix))
+    return any(begin in content for begin in begins)
 
 
 def _written(jinja_env: jinja2.Environment, content: str, context: Any) -> str:

@@ -114,7 +114,7 @@ class _Entry:
                 entered["..."] = f"({len(items) - len(entered)} more)"
                 break
             name = self.let_in(key, self.deepest)
-            entered[name if isinstance(name, str) else str(name)] = self.let_in(item, depth + 1)
+            entered[_not_in(entered, name if isinstance(name, str) else str(name))] = self.let_in(item, depth + 1)
         return entered
 
     def _list(self, items: list[Any], depth: int) -> list[Any]:
@@ -141,6 +141,13 @@ class _Entry:
     @property
     def _is_full(self) -> bool:
         return self.left is not None and self.left <= 0
+
+
+def _not_in(entered: dict[str, Any], name: str) -> str:
+    """Two keys may become one text: the second one is told apart."""
+    while name in entered:
+        name += "'"
+    return name
 
 
 def _escaped(refused: re.Match[str]) -> str:

@@ -71,6 +71,8 @@ def why_ended(state: str | None) -> str:
             return "its task was skipped, by a user or by the dagrun_timeout of its DAG"
         case "success" | "failed":
             return f"its task was marked {state}"
+        case "up_for_retry" | "up_for_reschedule" | "scheduled":
+            return "Airflow starts its task anew"
         case None | "removed":
             return "its task was deleted"
         case _:

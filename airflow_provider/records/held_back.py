@@ -43,7 +43,7 @@ def may_not_be_started(
         for worker, said in workers.items()
         if said.condition.startswith(WAITS_FOR_PROCESS) and worker not in members
     )
-    if not any(wall_ms - said.at_ms < _TRIED_AGAIN_MS for said in held_back):
+    if not any(abs(wall_ms - said.at_ms) < _TRIED_AGAIN_MS for said in held_back):
         return frozenset()
     return frozenset(
         worker

@@ -27,12 +27,14 @@ _ALLOWED: Final = re.compile(
 )
 _NAME: Final = re.compile(r"spark\.[\w.-]+")
 """All other names go to Hadoop as they are: ``fs.s3a.endpoint``, ``hive.metastore.uris``."""
-_PATTERN: Final = re.compile(r"spark\.[\w.*-]+")
+_PATTERN: Final = re.compile(r"spark\.[\w-]+\.[\w.*-]+")
 _NEVER: Final = re.compile(
-    r"spark\.(hadoop|hive)\..*|.*(catalog|class|extensions|listeners|logstore|metastore).*|.*\.impl", re.IGNORECASE
+    r"spark\.(hadoop|hive)\..*|.*(catalog|class|extensions|listeners|logstore|metastore).*|.*\.impl|"
+    r"spark\.sql\.sources\.default|.*\.pyspark\.(driver\.)?python|.*checkpointLocation",
+    re.IGNORECASE,
 )
-"""Hadoop's settings, catalogs, and names of classes such as ``spark.sql.adaptive.customCostEvaluatorClass``, also below
-an allowed name."""
+"""Hadoop's settings, catalogs, names of classes such as ``spark.sql.adaptive.customCostEvaluatorClass``, programs, and
+where streams keep their state, also below an allowed name."""
 
 
 class SessionConfError(Exception):

@@ -87,3 +87,13 @@ def test_no_id_of_a_cluster_looks_like_an_option() -> None:
     ids = [_cluster_id() for _ in range(5_000)]
     assert not [one for one in ids if one.startswith("-")]
     assert len(set(ids)) == len(ids)
+
+
+def test_nothing_of_a_spark_connect_server_listens_beyond_this_machine(tmp_path: Path) -> None:
+    conf = {"spark.driver.bindAddress": "0.0.0.0", "spark.driver.host": "here.example", "spark.ui.enabled": "true"}
+    server = LocalConnectServer(conf=conf)
+    command = server._command(tmp_path)
+    settings = Path(command[command.index("--properties-file") + 1]).read_text()
+    assert "0.0.0.0" not in settings
+    assert "here.example" not in settings
+    assert "spark.ui.enabled false" in " ".join(settings.replace("=", " ").split())

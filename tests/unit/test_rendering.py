@@ -29,6 +29,15 @@ def test_a_name_is_what_its_author_wrote(kind: Any, job: str) -> None:
     assert operator.job == {"{{ month }}": "2024_01", "{{ version }}": "1.10"}.get(job, job)
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_a_dag_may_have_delimiters_of_its_own(native: bool) -> None:
+    own = {"variable_start_string": "[[", "variable_end_string": "]]"}
+    with DAG("d", schedule=None, render_template_as_native_obj=native, jinja_environment_kwargs=own):
+        operator = SparkJobOperator(task_id="t", group="g", job="j", entry_point="m:J", config={"x": "[[ month ]]"})
+    operator.render_template_fields(CONTEXT)
+    assert operator.config == {"x": "2024_01"}
+
+
 def test_a_worker_keeps_its_name() -> None:
     worker = rendered(SparkWorkerOperator, group="1_0", worker="{{ month }}", allowed_entry_points=["m"])
     assert (worker.group, worker.worker) == ("1_0", "2024_01")

@@ -151,17 +151,33 @@ def test_a_worker_can_allow_more_and_a_refusal_says_so() -> None:
         "spark.sql.streaming.stateStore.providerClass",
         "spark.sql.sources.commitProtocolClass",
         "spark.delta.logStore.s3a.impl",
+        "spark.sql.sources.default",
+        "spark.sql.execution.pyspark.python",
+        "spark.sql.streaming.checkpointLocation",
         "spark.sql.shuffle.x\nfs.s3a.endpoint",
     ],
 )
 def test_what_diverts_data_and_secrets_is_refused_whatever_a_worker_allows(name: str) -> None:
     with pytest.raises(SessionConfError, match="does not let a job set") as refused:
-        AllowedConf(("spark.*",)).check({name: "1"})
+        AllowedConf(("spark.sql.*", "spark.delta.*")).check({name: "1"})
     assert "allowed_session_conf" not in str(refused.value), "nothing could be done about it there"
 
 
 @pytest.mark.parametrize(
-    "pattern", ["*", "", "fs.*", "*.fs.*", "hadoop.*", "spark.hadoop.*", "spark.sql.catalog.*", "spark.[s]ql.*", "a b"]
+    "pattern",
+    [
+        "*",
+        "",
+        "fs.*",
+        "*.fs.*",
+        "hadoop.*",
+        "spark.hadoop.*",
+        "spark.sql.catalog.*",
+        "spark.[s]ql.*",
+        "a b",
+        "spark.*",
+        "spark.hadoop*",
+    ],
 )
 def test_a_pattern_that_could_allow_nothing_is_refused_when_the_worker_starts(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"no worker lets jobs set|must be names of Spark's settings"):

@@ -99,6 +99,7 @@ def test_two_thousand_values_of_job_code_are_stored_by_airflows_own_columns() ->
     ("value", "expected"),
     [
         ({BAD: [BAD]}, {ESCAPED: [ESCAPED]}),
+        ({1: "a", "1": "b"}, {"1": "a", "1'": "b"}),
         ("a\tb\n\x01\x7f größe 😀 \uffff", "a\tb\n\x01\x7f größe 😀 \uffff"),
         ([float("nan"), float("inf"), 0.5], ["nan", "inf", 0.5]),
         ([1e18, -1e19, 1e300, 1e-300], [1e18, "-1e+19", "1e+300", 1e-300]),
@@ -110,6 +111,7 @@ def test_two_thousand_values_of_job_code_are_stored_by_airflows_own_columns() ->
     ],
     ids=[
         "refused characters",
+        "keys that are one text",
         "taken characters",
         "not finite",
         "large fractions",

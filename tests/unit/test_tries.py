@@ -150,9 +150,10 @@ def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
         ("failed", KILLED, "its task was marked failed"),
         ("skipped", KILLED, "its task was skipped, by a user or by the dagrun_timeout of its DAG"),
         ("restarting", RESTARTING, "its task was cleared by a user"),
+        ("up_for_retry", RESTARTING, "Airflow starts its task anew"),
         ("running", RESTARTING, "its process was told to end, and no user has ended its task"),
     ],
-    ids=["marked", "skipped", "cleared", "evicted"],
+    ids=["marked", "skipped", "cleared", "retried", "evicted"],
 )
 async def test_when_airflow_ends_it_the_worker_asks_why(
     state: str, says: Absence, reason: str, monkeypatch: pytest.MonkeyPatch

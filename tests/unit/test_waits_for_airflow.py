@@ -59,8 +59,8 @@ class TestOthersThatAreDeferred:
 
     @pytest.mark.parametrize(
         ("waits_s", "deferred", "held_back"),
-        [(90, True, {"w2"}), (90, False, set()), (601, True, set())],
-        ids=["deferred", "it runs", "they are tried again"],
+        [(90, True, {"w2"}), (90, False, set()), (601, True, set()), (-601, True, set())],
+        ids=["deferred", "it runs", "they are tried again", "a record of the future holds nobody back"],
     )
     def test_a_deferred_worker_counts_as_one_that_starts_nothing(
         self, waits_s: float, deferred: bool, held_back: set[str]
