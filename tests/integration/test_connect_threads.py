@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from begun import begins_at_once
 from runner_bench import SEEN, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def runner(server: LocalConnectServer, events: Events) -> AsyncIterator[ConnectRunner]:
     settings = ConnectSettings(server=ConnectServer.parse(server.url))
-    runner = ConnectRunner(events, allowed=[__name__], settings=settings, worker="w1")
+    runner = begins_at_once(ConnectRunner(events, allowed=[__name__], settings=settings, worker="w1"))
     yield runner
     for waiting in SIGNALS.values():
         waiting.set()

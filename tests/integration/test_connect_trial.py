@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from begun import begins_at_once
 from runner_bench import Events, order_of
 from waiting import DEADLINE_S
 
@@ -51,7 +52,7 @@ async def test_a_server_for_trials_lets_in_who_has_its_token(printed: str, event
     assert token is not None
     run = partial(ConnectRunner, events, allowed=[__name__], worker="w1", scope="cluster/group", tell_every_s=1.0)
     for index, (sent, answer) in enumerate((("", SparkAbsent), (token[1], TaskFinished))):
-        runner = run(settings=ConnectSettings(server=ConnectServer.parse(url[1]), token=sent))
+        runner = begins_at_once(run(settings=ConnectSettings(server=ConnectServer.parse(url[1]), token=sent)))
         task = order_of(__name__, "count", index)
         await runner.start(task)
         assert isinstance(await events.last(task.task), answer)
