@@ -11,7 +11,8 @@ from airflow_provider.records.task_failure import TaskFailure
 
 ALARM_AFTER: Final = 5
 """So many failures in a row are not for a moment: with a delay of 10 s, about three minutes."""
-_WELL_MS: Final = 600_000
+GOOD_MS: Final = 600_000
+"""A stream that has run for this long has gone well."""
 
 
 def counted_failures(status: TaskStatus) -> int:
@@ -39,7 +40,7 @@ def standing_error(status: TaskStatus) -> TaskFailure | None:
 def _has_run_well(status: TaskStatus) -> bool:
     if status.state is not TaskState.RUNNING or status.progress is None or status.started_at_ms is None:
         return False
-    return status.stalled_since_ms is None and status.progress.at_ms - status.started_at_ms >= _WELL_MS
+    return status.stalled_since_ms is None and status.progress.at_ms - status.started_at_ms >= GOOD_MS
 
 
 def conflicts_since(status: TaskStatus, before: TaskStatus | None) -> int:

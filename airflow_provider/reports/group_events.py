@@ -250,26 +250,21 @@ def _round_in_short(record: GroupRecord, before: Set[WorkerId]) -> dict[str, Any
 
 
 def _failed(kind: EventKind, status: TaskStatus, at_ms: int) -> GroupEvent:
-    return GroupEvent(
-        kind=kind,
-        id=_id_of(kind, status.task, status),
-        at_ms=at_ms,
-        job=status.task.job,
-        about={
-            "job": status.task.job,
-            "task": status.task.index,
-            "run_key": status.run_key,
-            "attempt": status.attempt,
-            "worker": status.worker,
-            "error": "" if status.error is None else status.error.message,
-        },
-    )
+    error = "" if status.error is None else status.error.message
+    return _of_task(kind, status, at_ms, _id_of(kind, status.task, status), error=error)
 
 
 def _stalled(status: TaskStatus, at_ms: int) -> GroupEvent:
+    kind, since_ms = EventKind.TASK_STALLED, status.stalled_since_ms
+    event_id = f"{kind.value}/{status.task}/{status.run_key}/{status.attempt}/{since_ms}"
+    last_batch = None if status.progress is None else status.progress.batch
+    return _of_task(kind, status, at_ms, event_id, since_ms=since_ms, last_batch=last_batch)
+
+
+def _of_task(kind: EventKind, status: TaskStatus, at_ms: int, event_id: str, **more: object) -> GroupEvent:
     return GroupEvent(
-        kind=EventKind.TASK_STALLED,
-        id=f"{EventKind.TASK_STALLED.value}/{status.task}/{status.run_key}/{status.attempt}/{status.stalled_since_ms}",
+        kind=kind,
+        id=event_id,
         at_ms=at_ms,
         job=status.task.job,
         about={
@@ -278,8 +273,7 @@ def _stalled(status: TaskStatus, at_ms: int) -> GroupEvent:
             "run_key": status.run_key,
             "attempt": status.attempt,
             "worker": status.worker,
-            "since_ms": status.stalled_since_ms,
-            "last_batch": None if status.progress is None else status.progress.batch,
+            **more,
         },
     )
 

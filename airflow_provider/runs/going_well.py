@@ -12,9 +12,9 @@ from typing import Final
 
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import StreamProgress, TaskKind
+from airflow_provider.records.failing import GOOD_MS
 from airflow_provider.runs.runs import TaskRun
 
-GOOD_MS: Final = 600_000
 GOOD_BATCHES: Final = 10
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from simulation.actions import Action
+from simulation.attached import Attached
 from simulation.status import TaskWord
 from simulation.world import World
 
@@ -21,13 +23,7 @@ class FailTask(Action):
     task: TaskId
 
     def apply(self, world: World) -> bool:
-        holders = [process for process in world.members if self.task in process.running]
-        if not holders or any(process.asleep for process in holders):
-            return False
-        world.note(f"world    ---- {self.task} fails")
-        for process in holders:
-            process.tasks.fail(self.task)
-        return True
+        return _wherever_it_runs(world, self.task, "fails", Attached.fail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +33,17 @@ class MeetAnotherWriter(Action):
     task: TaskId
 
     def apply(self, world: World) -> bool:
-        holders = [process for process in world.members if self.task in process.running]
-        if not holders or any(process.asleep for process in holders):
-            return False
-        world.note(f"world    ---- {self.task} meets another writer")
-        for process in holders:
-            process.tasks.meet_another_writer(self.task)
-        return True
+        return _wherever_it_runs(world, self.task, "meets another writer", Attached.meet_another_writer)
+
+
+def _wherever_it_runs(world: World, task: TaskId, what: str, happens: Callable[[Attached, TaskId], None]) -> bool:
+    holders = [process for process in world.members if task in process.running]
+    if not holders or any(process.asleep for process in holders):
+        return False
+    world.note(f"world    ---- {task} {what}")
+    for process in holders:
+        happens(process.tasks, task)
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,21 @@ class Script:
         self.definition = replace(self.definition, **definition)
         return self.plan(*self.configs)
 
+    def runs_there(self, task: TaskId, **fields: Any) -> list[Command]:
+        """The other worker says that it runs this task."""
+        work = self.jobs.work_of(task)
+        assert work is not None
+        ran = TaskStatus(
+            task=task,
+            state=TaskState.RUNNING,
+            epoch=Epoch(1),
+            worker=OTHER,
+            run_key="r",
+            fingerprint=work.fingerprint,
+            started_at_ms=self.now + self.wall_ahead,
+        )
+        return self.say(replace(ran, **fields))
+
     def say(self, status: TaskStatus) -> list[Command]:
         """Something that stands in the status topic."""
         self.status = replace(self.status, tasks={**self.status.tasks, status.task: status}, point=Point())

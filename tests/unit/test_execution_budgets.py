@@ -11,7 +11,8 @@ from airflow_provider.execution.commands import ArmTimer, StartAttempt
 from airflow_provider.execution.events import AttemptProgressed
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import StreamProgress, TaskKind, TaskState, TaskStatus
-from airflow_provider.runs.going_well import GOOD_BATCHES, GOOD_MS
+from airflow_provider.records.failing import GOOD_MS
+from airflow_provider.runs.going_well import GOOD_BATCHES
 from airflow_provider.runs.pauses import longest_retry_ms, retry_pause_ms
 from airflow_provider.runs.runs import RunState
 

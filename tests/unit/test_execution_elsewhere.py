@@ -23,7 +23,7 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.runs.going_well import GOOD_MS
+from airflow_provider.records.failing import GOOD_MS
 
 BATCH = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
 
@@ -42,20 +42,8 @@ def beside_another(*, well: bool = True, **definition: Any) -> Script:
 
 
 def says(script: Script, task: TaskId, **fields: Any) -> list[Command]:
-    """The other worker says that this task runs there."""
-    work = script.jobs.work_of(task)
-    assert work is not None
-    standard = TaskStatus(
-        task=task,
-        state=TaskState.RUNNING,
-        epoch=Epoch(1),
-        worker=OTHER,
-        run_key="r",
-        fingerprint=work.fingerprint,
-        kind=TaskKind.STREAMING,
-        started_at_ms=script.now + script.wall_ahead,
-    )
-    return script.say(replace(standard, **fields))
+    """The other worker says that this stream runs there."""
+    return script.runs_there(task, **{"kind": TaskKind.STREAMING, **fields})
 
 
 def test_it_waits_for_its_move_and_is_tried_here_if_nobody_moves_it() -> None:

@@ -12,7 +12,7 @@ from airflow_provider.execution.commands import Command, WriteStatus
 from airflow_provider.execution.state import Execution
 from airflow_provider.ledger.status_view import Point
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.records import TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.runs.suspects import TRIAL_MS
 
 STREAM = TaskKind.STREAMING
@@ -24,18 +24,7 @@ class Group(Script):
     def ran_there(self, *tasks: TaskId, **fields: Any) -> None:
         """The other worker has written that it runs these."""
         for task in tasks:
-            work = self.jobs.work_of(task)
-            assert work is not None
-            ran = TaskStatus(
-                task=task,
-                state=TaskState.RUNNING,
-                epoch=Epoch(1),
-                worker=OTHER,
-                run_key="r",
-                fingerprint=work.fingerprint,
-                started_at_ms=self.now + self.wall_ahead,
-            )
-            self.say(replace(ran, **fields))
+            self.runs_there(task, **fields)
 
     def other_is(self, phase: WorkerPhase) -> None:
         """What the other worker has said."""
