@@ -30,7 +30,9 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import TOKEN_ENV
+from airflow_provider.spark_connect.watching import QueryWatch
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", kind=TaskKind.STREAMING, max_tasks=200)
@@ -147,8 +149,14 @@ async def test_such_a_query_is_ended_even_after_its_job_was_removed(orphans: Orp
 async def test_what_has_not_ended_is_not_forgotten_with_what_has(
     orphans: Orphans, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
-    monkeypatch.setattr(ending, "_STOP_S", 0.5)
     handle = {"server": "sc://127.0.0.1:9", "session_id": str(uuid.uuid4())}
+    stop = QueryWatch.stop
+
+    async def stop_in_time(watch: QueryWatch, query: QueryHandle, *, timeout_s: float) -> None:
+        """Only the server that is away is given up soon: a busy machine may let the other one answer late."""
+        await stop(watch, query, timeout_s=0.5 if query.session_id == handle["session_id"] else timeout_s)
+
+    monkeypatch.setattr(QueryWatch, "stop", stop_in_time)
     away: dict[str, Any] = {"handle": handle}
     await orphans.runs(**({} if ended == "first" else away))
     await orphans.runs(epoch=Epoch(2), **(away if ended == "first" else {}))
