@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
+from simulation.seeds import fresh
 from simulation.world import World
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.protocol.model import TaskId, Tasks
 
 MAX_DELAY_MS = 20_000
-SEEDS = range(24)
+SEEDS = fresh(8)
 
 
 class Quiet:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from simulation.designs.costs import in_balance
+from simulation.seeds import fresh
 from simulation.world import World
 
 from airflow_provider.assignors.model import MoveReason
@@ -48,12 +48,13 @@ def play(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("first_seed", range(0, 30, 10))
-def test_steps_are_kept_and_it_comes_to_rest(first_seed: int) -> None:
+def test_steps_are_kept_and_it_comes_to_rest() -> None:
     steps = 0
-    for seed in range(first_seed, first_seed + 10):
+    for seed in fresh(12):
         world = play(seed)
         world.run(40_000)
+        if not world.live:  # two may have left at the same time
+            world.start("w1")
         settled, within_ms = lambda world=world: world.settled, 3 * MAX_DELAY_MS + 40 * INTERVAL_MS
         world.run_until(settled, within_ms=within_ms)
         world.configure(world.jobs.written | {TaskId("last", 0)})  # a removal causes no rebalance
