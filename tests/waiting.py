@@ -55,10 +55,11 @@ def slow_ms(quiet_ms: float) -> str:
     return str(round(quiet_ms * SLOWNESS))
 
 
-async def eventually(holds: Callable[[], object], what: str = "it") -> None:
+async def eventually(holds: Callable[[], object], what: Callable[[], object] | str = "it") -> None:
     """Wait until ``holds`` returns something true.
 
-    :raises AssertionError: if it does not by the deadline; the message says ``what``
+    :param what: what is waited for, or how things stand instead
+    :raises AssertionError: if it does not by the deadline
     """
 
     async def look() -> None:
@@ -68,13 +69,12 @@ async def eventually(holds: Callable[[], object], what: str = "it") -> None:
     try:
         await asyncio.wait_for(look(), DEADLINE_S)
     except asyncio.TimeoutError:
-        raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}") from None
+        raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what if isinstance(what, str) else what()}") from None
 
 
 def wait_until(holds: Callable[[], T | None], what: Callable[[], object] | str = "it") -> T:
     """The same for tests without an event loop, and with what ``holds`` returned.
 
-    :param what: what is waited for, or how things stand instead
     :raises AssertionError: if ``holds`` returns nothing true by the deadline
     """
     deadline, pause_s = time.monotonic() + DEADLINE_S, _PAUSE_S

@@ -53,7 +53,7 @@ class Heard:
         """Wait until a gauge is sent with this value."""
         since, name = len(self.server.lines), self.name(metric, *tags)
         await eventually(
-            lambda: self.server.last(name, since) == value, f"{name} is {value}, not {self.server.last(name)}"
+            lambda: self.server.last(name, since) == value, lambda: f"{name} is {value}, not {self.server.last(name)}"
         )
 
 

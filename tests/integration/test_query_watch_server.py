@@ -62,7 +62,7 @@ class Watching:
         return [each for each in self.news if isinstance(each, kind)]
 
     async def hears(self, kind: type[N]) -> N:
-        await eventually(lambda: self.of(kind), f"{kind.__name__} in {self.news}")
+        await eventually(lambda: self.of(kind), lambda: f"{kind.__name__} in {self.news}")
         return self.of(kind)[0]
 
     def anywhere(self) -> QueryHandle:

@@ -96,16 +96,17 @@ class Bench:
         return self.topics.status.tasks[task]
 
     async def runs(self, *tasks: TaskId) -> None:
-        """Wait until exactly these run and the topic says so."""
+        """Wait until exactly these run, the topic says so, and their code is called: it can be read before that."""
         await eventually(
             lambda: (
-                self.runner.running == frozenset(tasks) and all(self.state(task) is TaskState.RUNNING for task in tasks)
+                self.runner.running == self.runner.begun == frozenset(tasks)
+                and all(self.state(task) is TaskState.RUNNING for task in tasks)
             ),
-            f"{tasks} run, not {self.runner.running}",
+            lambda: f"{tasks} run, not {self.runner.begun} of {self.runner.running}",
         )
 
     async def becomes(self, task: TaskId, state: TaskState | None) -> None:
-        await eventually(lambda: self.state(task) is state, f"{task} {state}, not {self.state(task)}")
+        await eventually(lambda: self.state(task) is state, lambda: f"{task} {state}, not {self.state(task)}")
 
     async def releases(self, *tasks: TaskId, into: list[Tasks]) -> None:
         await eventually(lambda: frozenset().union(*into) >= frozenset(tasks), f"{tasks} are released")

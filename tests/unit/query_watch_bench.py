@@ -51,7 +51,7 @@ class Hearing:
 
     async def hears(self, kind: type[N], count: int = 1) -> list[N]:
         """Wait for this many events of a kind."""
-        await eventually(lambda: len(self.of(kind)) >= count, f"{count} of {kind.__name__} in {self.news}")
+        await eventually(lambda: len(self.of(kind)) >= count, lambda: f"{count} of {kind.__name__} in {self.news}")
         return self.of(kind)
 
 

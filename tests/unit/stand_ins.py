@@ -53,13 +53,18 @@ from airflow_provider.topics.reader import Record
 
 
 class MemoryTopics(GroupTopics):
-    """A group's topics in memory: the real views and the real records, only what is between them is not Kafka."""
+    """A group's topics in memory: the real views and the real records, only what is between them is not Kafka.
+
+    :ivar acknowledges: clear it, and who writes does not hear that a record is stored, although all can read it
+    """
 
     def __init__(self, group: str = "g") -> None:
         super().__init__(KafkaSettings.from_extra({"bootstrap.servers": "nowhere:9"}, conn_id="tests"), group)
         self._memory = GroupFeed(group)
         self.failing: TopicError | None = None
         self.takes_s = 0.0
+        self.acknowledges = asyncio.Event()
+        self.acknowledges.set()
         self.writing = 0
         self.events: list[Event] = []
 
@@ -97,6 +102,7 @@ class MemoryTopics(GroupTopics):
             return
         feed = self._memory.jobs if topic == self.names.jobs else self._memory.status
         feed.take([Record(key.encode(), value, feed.offset)])
+        await self.acknowledges.wait()
 
     @contextmanager
     def out_of_order(self, error: TopicError) -> Iterator[None]:
@@ -125,11 +131,17 @@ class HandRunner:
         self.adopted: set[TaskId] = set()
         self.let_begin: list[TaskId] = []
         self._running: dict[TaskId, TaskOrder] = {}
+        self._begun: set[TaskId] = set()
         self._closed = False
 
     @property
     def running(self) -> Tasks:
         return frozenset(self._running)
+
+    @property
+    def begun(self) -> Tasks:
+        """Whose code is called."""
+        return self.running & self._begun
 
     def warm(self, order: TaskOrder) -> None:
         assert order.task not in self.warming
@@ -162,11 +174,12 @@ class HandRunner:
             self._on_event(SparkAbsent(order=order, error=self.without_spark))
             return
         self._running[order.task] = order
+        self._begun.discard(order.task)
         self._on_event(TaskStarted(order=order))
 
     def proceed(self, task: TaskId) -> None:
-        """Nothing here waits for that."""
         self.let_begin.append(task)
+        self._begun.add(task)
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         tasks = frozenset(tasks)

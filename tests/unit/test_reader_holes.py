@@ -126,7 +126,7 @@ class Followed:
         return frozenset(self.feed.jobs.snapshot().jobs)
 
     async def sees(self, *jobs: str) -> None:
-        await eventually(lambda: self.jobs == set(jobs), f"{sorted(self.jobs)} in place of {jobs}")
+        await eventually(lambda: self.jobs == set(jobs), lambda: f"{sorted(self.jobs)} in place of {jobs}")
 
     def _look(self) -> None:
         if not self.seen or self.seen[-1] != self.jobs:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from executor_bench import A0, A1, A2, ME, bench
-from waiting import eventually
+from turned_clock import time_passes
 
 from airflow_provider.execution.events import SparkLost
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
-from airflow_provider.runs import suspects as module
 from airflow_provider.runs.run_table import RunTable
 from airflow_provider.runs.runs import RunState, TaskRun
 from airflow_provider.runs.suspects import TRIAL_MS, Suspects, Turn
 
+pytestmark = pytest.mark.turned_clock
+
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark is started again in milliseconds."""
-    monkeypatch.setattr(module, "_FIRST_WAIT_MS", 20)
 
 
 # ---- in a worker
 
 
-@pytest.mark.usefixtures("at_once")
 async def test_what_ran_on_a_lost_spark_runs_again_and_no_retry_is_used_up() -> None:
     async with bench() as worker:
         await worker.submit(retries=0)
@@ -44,19 +39,39 @@ async def test_what_ran_on_a_lost_spark_runs_again_and_no_retry_is_used_up() -> 
             assert told.error.message == "Spark has ended once while this task ran. The last time: exit code -9"
 
 
-async def test_nothing_starts_until_spark_has_had_its_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_WAIT_MS", HOUR_MS)
-    monkeypatch.setattr(module, "_LONGEST_WAIT_MS", HOUR_MS)
+async def test_nothing_starts_until_spark_has_had_its_pause() -> None:
     async with bench(slots=2) as worker:
         await worker.submit(tasks=3)
         worker.take(A0, A1, A2)
         await worker.runs(A0, A1)
         worker.runner.lose(A0)
         await worker.becomes(A0, TaskState.PENDING)
+        await time_passes(0.9)
         assert worker.runner.running == {A1}, "neither the lost one nor the one that waits"
+        await worker.runs(A0, A1)
 
 
-@pytest.mark.usefixtures("at_once")
+async def test_an_end_of_spark_counts_only_when_the_code_of_the_task_is_called() -> None:
+    """Its record can be read before the worker hears that it is stored."""
+    async with bench() as worker:
+        await worker.submit(tasks=1)
+        worker.topics.acknowledges.clear()
+        worker.take(A0)
+        await worker.becomes(A0, TaskState.RUNNING)
+        worker.runner.lose(A0, spark=1)
+        await worker.becomes(A0, TaskState.PENDING)
+        await worker.becomes(A0, TaskState.RUNNING)
+        runs = asyncio.create_task(worker.runs(A0))
+        await time_passes(5)
+        assert not runs.done()
+        worker.topics.acknowledges.set()
+        await runs
+        assert (worker.told(A0).attempt, worker.told(A0).spark_deaths) == (2, 0)
+        worker.runner.lose(A0, spark=2)
+        await worker.runs(A0)
+        assert (worker.told(A0).attempt, worker.told(A0).spark_deaths) == (3, 1)
+
+
 async def test_under_which_task_spark_has_ended_three_times_that_fails_and_its_neighbour_goes_on() -> None:
     async with bench() as worker:
         await worker.submit(retries=9)
@@ -77,7 +92,6 @@ async def test_under_which_task_spark_has_ended_three_times_that_fails_and_its_n
         assert (worker.told(A1).spark_deaths, worker.told(A1).failures) == (2, 0)
 
 
-@pytest.mark.usefixtures("at_once")
 async def test_the_deaths_of_spark_count_on_whoever_has_the_task() -> None:
     async with bench() as worker:
         job = await worker.submit(retries=9)
@@ -101,7 +115,6 @@ async def test_the_deaths_of_spark_count_on_whoever_has_the_task() -> None:
         await worker.becomes(A0, TaskState.FAILED)
 
 
-@pytest.mark.usefixtures("at_once")
 async def test_a_task_that_was_to_stop_as_spark_ended_has_stopped() -> None:
     async with bench() as worker:
         await worker.submit()
@@ -115,18 +128,14 @@ async def test_a_task_that_was_to_stop_as_spark_ended_has_stopped() -> None:
         assert worker.told(A0).spark_deaths == 0
 
 
-@pytest.mark.slow
-async def test_a_stream_on_trial_lets_the_next_one_begin_when_it_has_stood_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_WAIT_MS", 20)
-    monkeypatch.setattr(module, "_LOOK_AGAIN_MS", 20)
-    monkeypatch.setattr(module, "TRIAL_MS", 200)
+async def test_a_stream_on_trial_lets_the_next_one_begin_when_it_has_stood_it() -> None:
     async with bench() as worker:
         await worker.submit(kind=TaskKind.STREAMING)
         worker.take(A0, A1)
         for spark in (1, 2):
             await worker.runs(A0, A1)
             worker.runner.lose(A0, A1, spark=spark)
-        await eventually(lambda: worker.runner.running == {A0})
+        await worker.runs(A0)
         await worker.runs(A0, A1)
 
 

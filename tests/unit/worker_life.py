@@ -127,8 +127,12 @@ class Life:
         await self.topics.publish_plan(PlanRecord.of(job, [{"i": i} for i in range(tasks)], planned_by=ME, at_ms=0))
 
     async def runs(self, *tasks: TaskId) -> None:
+        """As in an executor's bench."""
         await eventually(
-            lambda: self.runner.running == frozenset(tasks) and all(self.state(t) is TaskState.RUNNING for t in tasks),
+            lambda: (
+                self.runner.running == self.runner.begun == frozenset(tasks)
+                and all(self.state(t) is TaskState.RUNNING for t in tasks)
+            ),
             f"{tasks} run",
         )
 
