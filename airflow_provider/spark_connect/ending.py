@@ -40,28 +40,33 @@ class QueryNotStoppedError(Exception):
 async def end_session(calls: ServerCalls, handle: QueryHandle, *, timeout_s: float) -> None:
     """Stop what runs in the session, and have the server refuse all later calls in it.
 
-    :raises QueryNotStoppedError: if it does not confirm that in time
+    :raises QueryNotStoppedError: if it does not confirm that in time. It has the last words of the server, which say
+        more than that the time is over
     """
     now = asyncio.get_running_loop().time
     deadline = now() + timeout_s
     place = handle.server, handle.session_id
+    said: list[str] = []
     while True:
         try:
-            await _end(calls, handle.session_id, _interrupted.setdefault(place, set()), deadline)
+            await _end(calls, handle.session_id, _interrupted.setdefault(place, set()), said, deadline)
         except SessionClosedError:
             _interrupted.pop(place, None)
             return
         except (NotThereError, UnansweredError) as error:
-            if isinstance(error, UnansweredError) and error.trouble is Trouble.REFUSES:
-                raise _not_stopped(handle, error) from None
-            if now() + _AGAIN_S >= deadline:
-                raise _not_stopped(handle, error) from None
+            trouble = error.trouble if isinstance(error, UnansweredError) else Trouble.OTHER
+            if trouble is not Trouble.SLOW:
+                said.append(str(error))
+            if trouble is Trouble.REFUSES or now() + _AGAIN_S >= deadline:
+                late = ("it has not answered in time",) if trouble is Trouble.SLOW else ()
+                raise _not_stopped(handle, "; then ".join((*said[-1:], *late))) from None
             await asyncio.sleep(_AGAIN_S)
 
 
-async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadline: float) -> None:
+async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], said: list[str], deadline: float) -> None:
     """A server only remembers closed sessions that it once had. So a missing session is first created.
 
+    :param said: what the server has refused so far; this adds to it
     :raises SessionClosedError: when the server confirms that the session is closed
     """
     now = asyncio.get_running_loop().time
@@ -72,14 +77,15 @@ async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadl
     async def wait_until_not(does: Callable[[], Awaitable[bool]], what: str) -> None:
         while await does():
             if now() >= deadline:
-                raise UnansweredError(Trouble.SLOW, what)
+                raise UnansweredError(Trouble.OTHER, what)
             await asyncio.sleep(_LOOK_S)
 
     try:
         await calls.refuse_starts(session_id, left_s())
     except UnansweredError as refused:
         if refused.trouble in _PASSING:
-            raise  # otherwise the server lets nobody change this setting
+            raise
+        said.append(str(refused))  # it lets nobody change this setting, or nobody do anything
     await wait_until_not(lambda: calls.is_starting(session_id, left_s()), "it is still starting a query there")
     interrupted |= await calls.interrupt(session_id, left_s())
     await wait_until_not(
@@ -93,8 +99,8 @@ async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadl
     raise UnansweredError(Trouble.OTHER, "it still accepts calls in a session that it was told to close")
 
 
-def _not_stopped(handle: QueryHandle, error: Exception) -> QueryNotStoppedError:
+def _not_stopped(handle: QueryHandle, why: str) -> QueryNotStoppedError:
     return QueryNotStoppedError(
         f"the Spark Connect server {handle.server} has not confirmed that the query in session {handle.session_id} is"
-        f" stopped ({error}): it may keep running until its session is closed"
+        f" stopped ({why}): it may keep running until its session is closed"
     )

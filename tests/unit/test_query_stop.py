@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 
 import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
+from grpc.aio import AioRpcError, Metadata
 from query_watch_bench import Hearing, looked, short_answers
 from query_watch_bench import server as server
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark_connect import ending
-from airflow_provider.spark_connect.calls import UnansweredError
-from airflow_provider.spark_connect.ending import QueryNotStoppedError
+from airflow_provider.spark_connect.calls import ServerCalls, UnansweredError
+from airflow_provider.spark_connect.ending import QueryNotStoppedError, end_session
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.messages import Caller
+from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.spark_connect.watch_events import QueryEnded, QueryStopped
 
 
 @pytest.fixture(autouse=True)
 def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "_AGAIN_S", 0.05)
+
+
+@pytest.fixture
+def only_once(monkeypatch: pytest.MonkeyPatch, soon_again: None) -> None:
+    """What is not confirmed is not tried again in the time that there is."""
+    monkeypatch.setattr(ending, "_AGAIN_S", DEADLINE_S)
 
 
 async def test_a_stopped_query_has_no_more_events_and_its_session_is_closed(server: FakeConnect) -> None:
@@ -63,10 +73,8 @@ async def test_a_query_that_has_ended_by_itself_can_be_stopped(server: FakeConne
     assert server.closed == {handle.session_id}
 
 
-async def test_a_server_that_does_not_confirm_it_is_an_error_that_names_both(
-    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ending, "_AGAIN_S", DEADLINE_S)
+@pytest.mark.usefixtures("only_once")
+async def test_a_server_that_does_not_confirm_it_is_an_error_that_names_both(server: FakeConnect) -> None:
     server.forgets_to_close = True
     handle = server.handle(FakeQuery())
     async with Hearing(server) as hearing:
@@ -91,6 +99,7 @@ async def test_a_server_that_is_back_in_time_does_confirm_it(server: FakeConnect
     assert server.closed == {handle.session_id}
 
 
+@pytest.mark.usefixtures("only_once")
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED])
 async def test_a_server_that_stays_away_or_lets_nobody_in_confirms_nothing(
     server: FakeConnect, code: grpc.StatusCode
@@ -98,7 +107,44 @@ async def test_a_server_that_stays_away_or_lets_nobody_in_confirms_nothing(
     server.refusal = (code, "not today")
     async with Hearing(server) as hearing:
         with pytest.raises(QueryNotStoppedError, match="not today"):
-            await hearing.watch.stop(server.handle(FakeQuery()), timeout_s=0.3)
+            await hearing.watch.stop(server.handle(FakeQuery()), timeout_s=DEADLINE_S)
+
+
+class Falling:
+    """A server that says this to each of the first calls, and then nothing more."""
+
+    def __init__(self, *says: AioRpcError) -> None:
+        self._says = list(says)
+
+    async def execute(self, request: bytes, timeout_s: float) -> list[bytes]:
+        return [await self.ask("ExecutePlan", request, timeout_s)]
+
+    async def ask(self, method: str, request: bytes, timeout_s: float) -> bytes:
+        if self._says:
+            raise self._says.pop(0)
+        await asyncio.sleep(timeout_s)
+        raise said(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+
+
+def said(code: grpc.StatusCode, details: str) -> AioRpcError:
+    return AioRpcError(code, Metadata(), Metadata(), details)
+
+
+@pytest.mark.turned_clock
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ([], "is stopped (it has not answered in time)"),
+        ([said(grpc.StatusCode.UNAVAILABLE, "not today")], "(not today; then it has not answered in time)"),
+        ([said(grpc.StatusCode.UNAUTHENTICATED, "not today")], "(not today; then it has not answered in time)"),
+    ],
+    ids=["nothing", "away", "refuses"],
+)
+async def test_the_last_words_of_a_server_outlast_the_time_that_it_is_given(says: list[AioRpcError], told: str) -> None:
+    handle = QueryHandle(server=ConnectServer(host="spark", port=15002), session_id=str(uuid.uuid4()))
+    calls = ServerCalls(Falling(*says), Caller(user_id="cospark", user_agent="tests"))
+    with pytest.raises(QueryNotStoppedError, match=re.escape(told)):
+        await end_session(calls, handle, timeout_s=30)
 
 
 async def test_a_watch_that_is_closed_meanwhile_does_not_keep_a_query_from_being_stopped(server: FakeConnect) -> None:
@@ -160,6 +206,7 @@ async def test_a_server_that_does_not_say_what_runs_there_is_an_error(
             await hearing.watch.find(handle)
 
 
+@pytest.mark.usefixtures("only_once")
 async def test_a_watcher_can_tell_a_stopped_query_from_one_that_ended_by_itself(server: FakeConnect) -> None:
     """Even if whoever stopped it was killed before it could close the session."""
     query = FakeQuery(batch=41)
@@ -167,13 +214,14 @@ async def test_a_watcher_can_tell_a_stopped_query_from_one_that_ended_by_itself(
     server.forgets_to_close = True
     async with Hearing(server) as hearing:
         with pytest.raises(QueryNotStoppedError):
-            await hearing.watch.stop(handle, timeout_s=0.2)
+            await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
         assert not query.active
         hearing.watch.watch(handle)
         assert await hearing.hears(QueryStopped) == [QueryStopped(handle)]
         assert hearing.watch.watched == frozenset()
 
 
+@pytest.mark.usefixtures("only_once")
 async def test_a_query_that_fails_because_its_session_is_being_ended_counts_as_stopped(server: FakeConnect) -> None:
     """It was just starting, and may load nothing any more: no attempt of its task has failed."""
     query = FakeQuery()
@@ -181,7 +229,7 @@ async def test_a_query_that_fails_because_its_session_is_being_ended_counts_as_s
     server.forgets_to_close = True
     async with Hearing(server) as hearing:
         with pytest.raises(QueryNotStoppedError):
-            await hearing.watch.stop(handle, timeout_s=0.2)
+            await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
         query.error = "[CANNOT_LOAD_CHECKPOINT_FILE_MANAGER] Error loading streaming checkpoint file manager"
         hearing.watch.watch(handle)
         await eventually(lambda: hearing.watch.watched == frozenset())
@@ -192,7 +240,7 @@ async def test_a_server_that_refuses_the_setting_is_used_without(server: FakeCon
     stopped, ended = FakeQuery(), FakeQuery(batch=7)
     server.refuses_conf = True
     async with Hearing(server) as hearing:
-        await hearing.watch.stop(server.handle(stopped), timeout_s=10)
+        await hearing.watch.stop(server.handle(stopped), timeout_s=DEADLINE_S)
         assert not stopped.active
         handle = server.handle(ended)
         hearing.watch.watch(handle)
