@@ -216,14 +216,15 @@ class TopicAdmin:
         :param appears_s: how long a topic may be unknown
         """
         doing = f"asking for the ends of {', '.join(topics)}"
-        asked_at, pause_s = time.monotonic(), _FIRST_PAUSE_S
+        asked_at, pause_s, said = time.monotonic(), _FIRST_PAUSE_S, ""
         while True:
             left_s = max(pause_s, asked_at + timeout_s - time.monotonic())
             try:
                 ends = await wait_at_most(left_s, self._ask(topics, left_s))
             except DeadlineError:
-                raise BrokerAwayError(self._outage.servers, doing, self._outage.reason) from None
+                raise BrokerAwayError(self._outage.servers, doing, self._outage.reason or said) from None
             except _TopicFailure as failure:
+                said = str(failure)
                 may_last_s = {**dict.fromkeys(UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}
                 if time.monotonic() + pause_s > asked_at + may_last_s.get(failure.code, 0.0):
                     raise self._explain(failure, "READ", doing) from failure
