@@ -1,7 +1,8 @@
 """Waits for a condition, however busy the machine is.
 
 There is one deadline for all waits, and it is no part of any test's claim: it is so generous that only what hangs meets
-it, and it grows with the load of the machine when the tests begin.
+it. It grows with the load of the machine when the tests begin. If the load rises later, time counts less in waits for a
+condition.
 """
 
 from __future__ import annotations
@@ -29,25 +30,46 @@ _LONGEST_PAUSE_S: Final = 0.5
 
 
 def _slowness() -> float:
-    """How many times as long as on an idle machine things may take now; at least 1."""
+    """How many times as long as on an idle machine things may take when the tests begin; at least 1."""
     told = os.environ.get(TOLD_BY)
-    if told:
-        return float(told)
-    busy = statistics.mean(_runnable() for _ in range(_SAMPLES))
-    return min(_SLOWEST, max(1.0, (1 + busy) / (os.cpu_count() or 1)))
+    return float(told) if told else _slowness_with(statistics.mean(_others_soon() for _ in range(_SAMPLES)))
 
 
-def _runnable() -> int:
-    """How many threads run or wait for a core, beside this one. The load average would count what has just ended."""
+def _slowness_with(others: float) -> float:
+    return min(_SLOWEST, max(1.0, (1 + others) / (os.cpu_count() or 1)))
+
+
+def _others_soon() -> int:
     time.sleep(_SAMPLE_S)
+    return _others()
+
+
+def _others() -> int:
+    """How many threads run or wait for a core, beside this one. The load average would count what has just ended."""
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1
 
 
 SLOWNESS: Final = _slowness()
 DEADLINE_S: Final = _QUIET_S * SLOWNESS
 """For any wait of a test, in seconds."""
-TEST_LIMIT_S: Final = 4 * DEADLINE_S
+TEST_LIMIT_S: Final = max(4 * DEADLINE_S, 2 * _QUIET_S * _SLOWEST)
 """For a whole test: it hangs, although no wait in it says so."""
+
+
+class _Patience:
+    """What is left of the deadline. A second counts as less if the machine is busier than when the tests began."""
+
+    def __init__(self) -> None:
+        self._left_s = DEADLINE_S
+        self._looked_s = time.monotonic()
+
+    def require(self, what: Callable[[], object] | str) -> None:
+        """:raises AssertionError: if nothing is left"""
+        now_s = time.monotonic()
+        self._left_s -= (now_s - self._looked_s) * min(1.0, SLOWNESS / _slowness_with(_others()))
+        self._looked_s = now_s
+        if self._left_s < 0:
+            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what if isinstance(what, str) else what()}")
 
 
 def slow_ms(quiet_ms: float) -> str:
@@ -61,15 +83,10 @@ async def eventually(holds: Callable[[], object], what: Callable[[], object] | s
     :param what: what is waited for, or how things stand instead
     :raises AssertionError: if it does not by the deadline
     """
-
-    async def look() -> None:
-        while not holds():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(_PAUSE_S)
-
-    try:
-        await asyncio.wait_for(look(), DEADLINE_S)
-    except asyncio.TimeoutError:
-        raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what if isinstance(what, str) else what()}") from None
+    patience = _Patience()
+    while not holds():  # there is no event to wait for
+        patience.require(what)
+        await asyncio.sleep(_PAUSE_S)
 
 
 def wait_until(holds: Callable[[], T | None], what: Callable[[], object] | str = "it") -> T:
@@ -77,10 +94,9 @@ def wait_until(holds: Callable[[], T | None], what: Callable[[], object] | str =
 
     :raises AssertionError: if ``holds`` returns nothing true by the deadline
     """
-    deadline, pause_s = time.monotonic() + DEADLINE_S, _PAUSE_S
+    patience, pause_s = _Patience(), _PAUSE_S
     while not (result := holds()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what if isinstance(what, str) else what()}")
+        patience.require(what)
         time.sleep(pause_s)
         pause_s = min(_LONGER * pause_s, _LONGEST_PAUSE_S)
     return result
