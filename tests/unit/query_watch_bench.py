@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pytest
@@ -61,5 +62,9 @@ async def looked(server: FakeConnect, times: int = 3) -> None:
     await eventually(lambda: server.asked["status"] >= before + times)
 
 
-def short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "ANSWER_S", 0.3)
+@contextmanager
+def short_answers() -> Iterator[None]:
+    """What is asked meanwhile is to be answered soon. A busy machine may not: so only ask who does not speak."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "ANSWER_S", 0.3)
+        yield

@@ -13,6 +13,7 @@ import pytest
 from fake_connect import FakeConnect, FakeQuery
 from group_records import record_of
 from stand_ins import MemoryTopics
+from waiting import DEADLINE_S
 
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli import orphans as command
@@ -30,9 +31,8 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect import ending as session_ending
 from airflow_provider.spark_connect.server import TOKEN_ENV
-from airflow_provider.spark_connect.watching import QueryWatch
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", kind=TaskKind.STREAMING, max_tasks=200)
@@ -149,14 +149,8 @@ async def test_such_a_query_is_ended_even_after_its_job_was_removed(orphans: Orp
 async def test_what_has_not_ended_is_not_forgotten_with_what_has(
     orphans: Orphans, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
+    _give_up_at_once(monkeypatch)
     handle = {"server": "sc://127.0.0.1:9", "session_id": str(uuid.uuid4())}
-    stop = QueryWatch.stop
-
-    async def stop_in_time(watch: QueryWatch, query: QueryHandle, *, timeout_s: float) -> None:
-        """Only the server that is away is given up soon: a busy machine may let the other one answer late."""
-        await stop(watch, query, timeout_s=0.5 if query.session_id == handle["session_id"] else timeout_s)
-
-    monkeypatch.setattr(QueryWatch, "stop", stop_in_time)
     away: dict[str, Any] = {"handle": handle}
     await orphans.runs(**({} if ended == "first" else away))
     await orphans.runs(epoch=Epoch(2), **(away if ended == "first" else {}))
@@ -165,6 +159,12 @@ async def test_what_has_not_ended_is_not_forgotten_with_what_has(
     assert (status, out.count(": ended"), out.count("may still run")) == (1, 1, 1)
     status, out, _ = await orphans()
     assert (status, out.strip()) == (1, "a:0 on sc://127.0.0.1:9: its job was removed")
+
+
+def _give_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is time for one try each."""
+    monkeypatch.setattr(ending, "_STOP_S", DEADLINE_S)
+    monkeypatch.setattr(session_ending, "_AGAIN_S", DEADLINE_S)
 
 
 def _fields(status: TaskStatus) -> dict[str, Any]:
@@ -183,7 +183,7 @@ async def test_a_query_that_its_worker_cannot_end_is_listed_and_ended(orphans: O
 async def test_a_server_that_is_away_is_not_asked_about_each_of_many_queries(
     orphans: Orphans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "_STOP_S", 0.5)
+    _give_up_at_once(monkeypatch)
     for index in range(200):
         await orphans.runs(index)
     await orphans.server.stop()

@@ -195,14 +195,11 @@ async def test_looking_for_a_query_where_none_runs_makes_no_session(server: Fake
     assert server.sessions.keys() == {ended.session_id}
 
 
-async def test_a_server_that_does_not_say_what_runs_there_is_an_error(
-    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short_answers(monkeypatch)
+async def test_a_server_that_does_not_say_what_runs_there_is_an_error(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     server.speaks.clear()
     async with Hearing(server) as hearing:
-        with pytest.raises(UnansweredError):
+        with short_answers(), pytest.raises(UnansweredError):
             await hearing.watch.find(handle)
 
 

@@ -20,18 +20,18 @@ from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, S
 
 @pytest.mark.slow
 async def test_a_paused_server_is_reported_once_and_its_queries_stay_watched(
-    server: FakeConnect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    short_answers(monkeypatch)
     queries = [FakeQuery() for _ in range(20)]
     async with Hearing(server) as hearing:
         for query in queries:
             hearing.watch.watch(server.handle(query))
         await looked(server, 40)
         server.speaks.clear()
-        await hearing.hears(ServerSilent)
-        asked = sum(server.asked.values())
-        await eventually(lambda: sum(server.asked.values()) >= asked + 2)
+        with short_answers():
+            await hearing.hears(ServerSilent)
+            asked = sum(server.asked.values())
+            await eventually(lambda: sum(server.asked.values()) >= asked + 2)
         queries[3].active = False
         server.speaks.set()
         await hearing.hears(QueryEnded)
