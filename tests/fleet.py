@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import psutil
 from forked import Forked
 from left_behind import states
-from waiting import DEADLINE_S, SLOWNESS, slow_ms
+from waiting import DEADLINE_S, LONGEST_SESSION_S, SLOWNESS, slow_ms
 
 from airflow_provider.cli.main import main
 from airflow_provider.common.one_shot import read_timeline
@@ -44,6 +44,12 @@ TIMING = (
 SHORT_SESSION_S = 10.0 * SLOWNESS
 SHORT_SESSION = ("--session-timeout-ms", slow_ms(10_000))
 """For tests that wait until the session is over."""
+NEVER_LOST = tuple(
+    word
+    for option in ("--session-timeout-ms", "--rebalance-timeout-ms")
+    for word in (option, str(round(1000 * LONGEST_SESSION_S)))
+)
+"""For tests that pause or end a worker, and then wait for something other than the end of its session."""
 
 SUPERVISED = ("--returns-ms", "600000")
 """A worker that ends is expected back: the test itself starts it again."""

@@ -55,6 +55,9 @@ DEADLINE_S: Final = _QUIET_S * SLOWNESS
 TEST_LIMIT_S: Final = max(4 * DEADLINE_S, 2 * _QUIET_S * _SLOWEST)
 """For a whole test: it hangs, although no wait in it says so."""
 
+LONGEST_SESSION_S: Final = 1_700.0
+"""Almost the longest that a broker grants by default. No test waits for its end: whoever has it stays in its group."""
+
 
 class _Patience:
     """What is left of the deadline. A second counts as less if the machine is busier than when the tests began."""

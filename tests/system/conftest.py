@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow_group import EXAMPLE_GROUP, Group
 from evidence import leave_behind
-from fleet import Fleet
+from fleet import NEVER_LOST, Fleet
 from left_behind import folder_of
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from mailbox_statsd import Mailbox
@@ -23,7 +23,7 @@ from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
 from streams_on_server import TOKEN
 from tcp_proxy import TcpProxy
-from waiting import DEADLINE_S, SLOWNESS, TOLD_BY, slow_ms
+from waiting import DEADLINE_S, SLOWNESS, TOLD_BY
 
 import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
@@ -288,8 +288,8 @@ def making_fleets(broker: LocalBroker, folder: Path) -> Iterator[MakeFleet]:
     with ExitStack() as made:
 
         def make(group: Group, *options: str) -> Fleet:
-            long = ("--session-timeout-ms", slow_ms(60_000), "--runner", "noop", "--slots", "10", "--allow", "jobs")
-            fleet = Fleet(broker.bootstrap_servers, group.name, folder, *long, *options)
+            common = (*NEVER_LOST, "--runner", "noop", "--slots", "10", "--allow", "jobs")
+            fleet = Fleet(broker.bootstrap_servers, group.name, folder, *common, *options)
             made.callback(fleet.end)
             return fleet
 

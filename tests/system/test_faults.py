@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-import psutil
 import pytest
 from airflow_group import Group
 from fleet import Fleet, starts
 from waiting import wait_until
 
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind, TaskState
 from airflow_provider.records.held_back import WAITS_FOR_PROCESS
@@ -87,7 +84,7 @@ def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerer
 
 
 def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
-    groups: Callable[[], Group], outside: Callable[..., Fleet], airflow: LocalAirflow, broker: LocalBroker
+    groups: Callable[[], Group], outside: Callable[..., Fleet], airflow: LocalAirflow
 ) -> None:
     """All have joined and wait for its assignment; it comes back under its name, and assigns."""
     group = groups()
@@ -102,27 +99,17 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     assert before.group is not None
     assert (before.group.leader, before.group.owned_by(HELD)) == (HELD, frozenset())
     assert now(group, leader).state == "deferred"
+    wait_for_state(group, "Stable", "its last round is over")
 
-    others.pause(OUTSIDE)  # so the round that ``late.outside`` begins waits for it
-    (triggerer,) = (name for name in airflow.processes if name.startswith("triggerer"))
-    kept, closed_by = connections(airflow, triggerer, broker), time.monotonic() + 15
-    wait_until(
-        lambda: kept - connections(airflow, triggerer, broker) or time.monotonic() > closed_by,
-        what=lambda: "the connection of the last join is still open",
-    )  # or it had closed before the first look
-    idle = connections(airflow, triggerer, broker)
-    others.start(LATE)
-    wait_until(
-        lambda: connections(airflow, triggerer, broker) - idle and LATE in named(group),
-        what=lambda: f"the leader has not joined: {group.described()}",
-    )
-    airflow.kill_triggerer(triggerer)
+    others.pause(OUTSIDE)  # so that only the leader can begin a round, which then waits for ``a.outside``
     group.submit("second", tasks=5, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    wait_for_state(group, "PreparingRebalance", "the leader has joined")
+    others.start(LATE)
+    wait_until(lambda: LATE in named(group), what=lambda: f"{LATE} has not joined: {group.described()}")
+    (triggerer,) = (name for name in airflow.processes if name.startswith("triggerer"))
+    airflow.kill_triggerer(triggerer)
     others.wake(OUTSIDE)
-    wait_until(
-        lambda: group.described().state == "CompletingRebalance",
-        what=lambda: f"nobody waits for the leader: {group.described()}",
-    )
+    wait_for_state(group, "CompletingRebalance", "all wait for the leader")
     airflow.start_triggerer()
 
     seen = group.wait_for_running("second", 5)
@@ -143,17 +130,9 @@ def named(group: Group) -> set[str | None]:
     return {member.group_instance_id for member in group.described().members}
 
 
-def connections(airflow: LocalAirflow, triggerer: str, broker: LocalBroker) -> set[int]:
-    """The local ports of the connections to the broker. A join that waits for others has one of its own, which stays
-    open for a while.
-    """
-    port = int(broker.bootstrap_servers.rpartition(":")[2])
-    return {
-        each.laddr.port
-        for process in airflow.processes[triggerer].tree()
-        for each in process.net_connections("tcp")
-        if each.raddr and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED
-    }
+def wait_for_state(group: Group, state: str, what: str) -> None:
+    """Wait until the coordinator says that the group is in this state, which shows ``what``."""
+    wait_until(lambda: group.described().state == state, what=lambda: f"not so: {what}: {group.described()}")
 
 
 def test_triggers_fire_while_the_scheduler_is_away_for_longer_than_a_session(

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, AssetWatcher, task
-from waiting import SLOWNESS
+from waiting import LONGEST_SESSION_S
 
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.sensors.job import JobSensor
@@ -26,8 +26,8 @@ with DAG("texts"):
         allowed_entry_points=["text_jobs"],
         linger=1,
         heartbeat_interval=1,
-        session_timeout=60 * SLOWNESS,
-        rebalance_timeout=60 * SLOWNESS,
+        session_timeout=LONGEST_SESSION_S,
+        rebalance_timeout=LONGEST_SESSION_S,
         **GROUP,
     )
     says = JobSensor(task_id="says", job="says", **WAITS)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG
-from waiting import SLOWNESS
+from waiting import LONGEST_SESSION_S, SLOWNESS
 
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
@@ -22,8 +22,8 @@ WORKER: dict[str, Any] = {
     "allowed_entry_points": ["jobs"],
     "linger": 1,
     "heartbeat_interval": 1,
-    "session_timeout": 60 * SLOWNESS,
-    "rebalance_timeout": 60 * SLOWNESS,
+    "session_timeout": LONGEST_SESSION_S,
+    "rebalance_timeout": LONGEST_SESSION_S,
     "max_delay": timedelta(minutes=5),
     "retries": 2,
     "retry_delay": timedelta(0),
