@@ -96,18 +96,21 @@ class ConnectWorkers:
         """
 
         def look() -> object:
-            assert self._process.poll() is None, f"Java has ended:\n{self.log()}"
+            assert self._process.poll() is None, f"Java has ended:\n{self._end_of_log()}"
             failed = [said for said in self.said if said.event == "worker failed"]
-            assert not failed, f"{failed}:\n{self.log()}"
+            assert not failed, f"{failed}:\n{self._end_of_log()}"
             return holds()
 
         try:
             await eventually(look, what)
         except AssertionError as late:
-            raise AssertionError(f"{late}\n{self.story()}\n{self.log()}") from None
+            raise AssertionError(f"{late}\n{self.story()}\n{self._end_of_log()}") from None
 
     def log(self) -> str:
-        return (self._folder / "stderr").read_text(errors="replace")[-_SHOWN:]
+        return (self._folder / "stderr").read_text(errors="replace")
+
+    def _end_of_log(self) -> str:
+        return self.log()[-_SHOWN:]
 
     def story(self) -> str:
         return "\n".join(f"{said.at_ms} {said.worker} {said.event} {dict(said.more)}" for said in self.said[-60:])

@@ -278,6 +278,10 @@ class MixedGroup:
     async def until(self, holds: Callable[[], object], what: str) -> None:
         await self._java.until(holds, what)
 
+    async def until_logged(self, words: str) -> None:
+        """Wait until a Java worker has logged this, in any test."""
+        await self.until(lambda: words in self._java.log(), f"logged: {words}")
+
     def stops(self, *, since: int) -> Counter[TaskId]:
         """How often each connector and task was stopped after the first ``since`` reports."""
         return Counter(said.task for said in self.said[since:] if said.event == "stopped")

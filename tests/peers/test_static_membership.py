@@ -156,6 +156,6 @@ async def test_kafkas_own_tools_show_our_group(fleet: Fleet, broker: LocalBroker
 
 async def output_of(main: str, *arguments: str, classes: Path | None = None) -> str:
     command = java_command(main, *arguments, classes=classes)
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
