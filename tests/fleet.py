@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import psutil
 from forked import Forked
 from left_behind import states
-from waiting import DEADLINE_S, LONGEST_SESSION_S, SLOWNESS, slow_ms
+from waiting import DEADLINE_S, LONGEST_SESSION_S, SLOWNESS, eventually, slow_ms
 
 from airflow_provider.cli.main import main
 from airflow_provider.common.one_shot import read_timeline
@@ -235,12 +235,23 @@ class Fleet:
         await self.topics.submit(JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition))
 
     async def wait_for(self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str) -> None:
+        """Wait until the topics say so."""
         try:
             await self.topics.wait_for(holds, timeout_s=DEADLINE_S)
         except TimeoutError as late:
-            logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
-            how = f"{states(self._processes)}\n{self.story()}\n{logs}"
-            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{how}") from late
+            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{self._how_it_is()}") from late
+
+    async def eventually(self, holds: Callable[[], object], what: str) -> None:
+        """Wait for something that the topics do not say."""
+        try:
+            await eventually(holds, what)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self._how_it_is()}") from late
+
+    def _how_it_is(self) -> str:
+        tasks = "\n".join(map(str, self.topics.status.tasks.values()))
+        logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
+        return "\n".join((states(self._processes), self.story(), tasks, logs))
 
     async def balanced(self, *workers: str) -> None:
         """Wait until exactly these workers are in the group, share all tasks evenly, and all tasks run."""

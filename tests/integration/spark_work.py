@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from fleet import Fleet, overlaps
-from waiting import eventually
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import job_progress
@@ -73,7 +72,7 @@ class SparkWork:
             "the bounded job is complete",
         )
         for stream in self._streams:
-            await eventually(partial(self._all_copied, stream), f"all lines of {stream} are copied")
+            await self._group.eventually(partial(self._all_copied, stream), f"all lines of {stream} are copied")
 
     def _all_copied(self, stream: str) -> bool:
         return len(_rows(self._folder / stream / "copied")) >= LINES * self._written

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from connect_config import ConnectTopics
 from connect_workers import ConnectWorkers, Said
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, slow_ms
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
@@ -31,7 +31,7 @@ from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
 HEARTBEAT_MS: Final = 300
-SESSION_MS: Final = 10_000
+SESSION_MS: Final = int(slow_ms(10_000))
 _NEVER_S: Final = 10.0**9
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 from fleet import SHORT_SESSION, Fleet
 from java_classes import java_command
-from waiting import DEADLINE_S, eventually
+from waiting import DEADLINE_S, eventually, slow_ms
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.records import TaskKind, TaskState
@@ -23,7 +23,7 @@ from airflow_provider.records import TaskKind, TaskState
 pytestmark = pytest.mark.peers
 
 TASKS = 3
-SESSION_MS = 6_000
+SESSION_MS = int(slow_ms(6_000))
 
 
 @pytest.fixture
@@ -156,6 +156,8 @@ async def test_kafkas_own_tools_show_our_group(fleet: Fleet, broker: LocalBroker
 
 async def output_of(main: str, *arguments: str, classes: Path | None = None) -> str:
     command = java_command(main, *arguments, classes=classes)
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
