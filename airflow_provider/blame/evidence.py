@@ -20,7 +20,7 @@ from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatu
 LATELY_MS: Final = 600_000
 """What went well longer ago than this no longer speaks for a worker, and failures no longer against it."""
 _WELL_AFTER_MS: Final = 60_000
-"""What is missing is missed soon after the start: a task that has run for this long goes well."""
+"""What is missing is missed soon after the start: a task that has run for this long goes well, unless it is stalled."""
 _CASES: Final = 2
 """How many tasks have to go well elsewhere. A single one may have failed by accident."""
 _MOST_NAMED: Final = 3
@@ -33,7 +33,7 @@ def goes_well(last: TaskStatus, *, wall_ms: int) -> bool:
     """
     if last.state is TaskState.FINISHED:
         return wall_ms - (last.finished_at_ms or 0) < LATELY_MS
-    if last.state is not TaskState.RUNNING:
+    if last.state is not TaskState.RUNNING or last.stalled_since_ms is not None:
         return False
     return last.progress is not None or (last.running_ms(wall_ms) or 0) >= _WELL_AFTER_MS
 

@@ -28,7 +28,10 @@ def forgiven(run: TaskRun, *, wall_ms: int) -> TaskRun:
 
 
 def _has_run_long(run: TaskRun, wall_ms: int) -> bool:
-    return run.kind is TaskKind.STREAMING and run.started_at_ms is not None and wall_ms - run.started_at_ms >= GOOD_MS
+    """The time during which it is stalled does not count."""
+    well_until_ms = run.liveness.stalled_since_ms or wall_ms
+    started_ms = run.started_at_ms
+    return run.kind is TaskKind.STREAMING and started_ms is not None and well_until_ms - started_ms >= GOOD_MS
 
 
 def _batches_since(run: TaskRun) -> int:

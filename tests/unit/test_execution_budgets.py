@@ -8,7 +8,7 @@ import pytest
 from execution_script import A0, A1, OTHER, Script, words, written
 
 from airflow_provider.execution.commands import ArmTimer, StartAttempt
-from airflow_provider.execution.events import AttemptProgressed
+from airflow_provider.execution.events import AttemptProgressed, StreamBegan
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import StreamProgress, TaskKind, TaskState, TaskStatus
 from airflow_provider.records.failing import GOOD_MS
@@ -109,6 +109,16 @@ def test_so_does_one_that_has_run_for_long_without_a_batch(ms: int, well: bool) 
     again(script)
     script.wait(ms)
     assert ("write a:0 pending" in words(script.fail(A0))) is well
+
+
+def test_a_stream_that_has_only_been_stalled_for_long_has_not_gone_well() -> None:
+    script = Script(kind=STREAMING, retries=1, stall_after_ms=1_000).running(A0)
+    script.fail(A0)
+    again(script)
+    script.feed(StreamBegan, task=A0)
+    assert script.wait(1_000), "it says that it is stalled"
+    script.wait(2 * GOOD_MS)
+    assert words(script.fail(A0)) == ["insist on a:0 failed"]
 
 
 def test_a_stream_whose_job_says_nothing_of_retries_is_tried_again_as_often_as_it_takes() -> None:

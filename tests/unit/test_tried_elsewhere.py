@@ -51,11 +51,12 @@ def test_what_shows_that_a_worker_can_run_tasks(well: dict[str, Any]) -> None:
     "nothing",
     [
         {"progress": None, "started_at_ms": NOW - 1_000},
+        {"progress": BATCH, **RAN_LONG, "stalled_since_ms": NOW - 1_000},
         {"state": TaskState.PENDING, "progress": BATCH},
         {"state": TaskState.FINISHED, "finished_at_ms": NOW - 3_600_000},
         {"state": TaskState.FAILED, "finished_at_ms": NOW},
     ],
-    ids=["it has just started", "it waits", "it finished an hour ago", "it has failed"],
+    ids=["it has just started", "it is stalled", "it waits", "it finished an hour ago", "it has failed"],
 )
 def test_what_shows_nothing(nothing: dict[str, Any]) -> None:
     group = failed_beside_healthy()
