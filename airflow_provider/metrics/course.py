@@ -123,6 +123,7 @@ class _Counts:
             ),
             (declared.STOPPED, now is TaskState.STOPPED and last.started_at_ms is not None),
             (declared.SPARK_DEATHS, _more(last.spark_deaths, before.spark_deaths if before else 0)),
+            (declared.PROCESS_DEATHS, _more(last.process_deaths, before.process_deaths if before else 0)),
             (declared.CONFLICTS, conflicts_since(last, before)),
         ):
             if count > 0:

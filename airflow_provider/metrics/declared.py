@@ -167,6 +167,9 @@ FAILED: Final = _task("cospark.tasks_failed", "tasks that failed for good")
 STALLED: Final = _task("cospark.tasks_stalled", "running streams that have not moved for longer than expected")
 STOPPED: Final = _task("cospark.tasks_stopped", "running tasks that were stopped, to run again elsewhere or later")
 SPARK_DEATHS: Final = _task("cospark.spark_deaths", "attempts during which Spark ended")
+PROCESS_DEATHS: Final = _task(
+    "cospark.process_deaths", "attempts during which the worker's process ended, or lost its lease"
+)
 CONFLICTS: Final = _task(
     "cospark.task_conflicts", "attempts that ended because another writer used the task's checkpoint or table"
 )
@@ -192,7 +195,7 @@ DECLARED: Final = (
     MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, MISSING_SLOTS, JOBS,
     TASKS, PENDING_AGE_S, FAILING, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
-    STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STALLED, STOPPED, SPARK_DEATHS, CONFLICTS, STOOD_STILL,
-    TASK_TIME, PLANNER_TIME, LEASES_ENDED, SHARD_UNSERVED_S,
+    STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STALLED, STOPPED, SPARK_DEATHS, PROCESS_DEATHS,
+    CONFLICTS, STOOD_STILL, TASK_TIME, PLANNER_TIME, LEASES_ENDED, SHARD_UNSERVED_S,
 )  # fmt: skip
 """All metrics, in the order of the docs."""

@@ -114,6 +114,13 @@ def test_a_death_of_spark_is_no_failure() -> None:
     assert follow(tasks(said(**START)), tasks(dead)) == [{(declared.SPARK_DEATHS, OF_JOB): 1}]
 
 
+def test_a_death_of_a_process_is_told_by_who_has_the_task_now() -> None:
+    lost = said(state=TaskState.PENDING, worker=W2, epoch=Epoch(2), attempt=2, process_deaths=1)
+    died = {(declared.PROCESS_DEATHS, OF_JOB): 1}
+    assert follow(tasks(said(**START)), tasks(lost), held=(W2,)) == [died]
+    assert follow(tasks(said(**START)), tasks(lost), held=(W1,)) == [{}]
+
+
 def test_a_conflict_with_another_writer_is_no_failure() -> None:
     waits = said(state=TaskState.PENDING, attempt=2, conflicts=1)
     assert follow(tasks(said(**START)), tasks(waits)) == [{(declared.CONFLICTS, OF_JOB): 1}]
