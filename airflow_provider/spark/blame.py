@@ -82,8 +82,7 @@ def blame(error: BaseException, explain: Callable[[BaseException], BaseException
 
 
 def spark_to_blame(gone: SparkGoneError, mask: Mask) -> SparkToBlame:
-    error = mask(f"{type(gone).__name__}: {gone}")
-    return SparkToBlame(spark=gone.spark, error=error, traceback=traceback_tail(gone, mask))
+    return SparkToBlame(spark=gone.spark, error=mask(str(gone)), traceback=traceback_tail(gone, mask))
 
 
 def blame_for_query(text: str, mask: Mask) -> TaskToBlame | WriterToBlame:

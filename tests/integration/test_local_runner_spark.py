@@ -227,7 +227,7 @@ async def test_after_a_task_stopped_the_context_the_next_task_gets_another_spark
     await runner.start(stopping)
     last = await events.last(stopping.task)
     assert isinstance(last, SparkLost)
-    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its context was stopped")
+    assert last.error.startswith("this worker's Spark has ended: its context was stopped")
     task = counting(5)
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
@@ -352,7 +352,7 @@ async def test_a_lost_jvm_is_reported_for_all_its_tasks_and_the_next_task_gets_a
     told = [await events.last(lost.task) for lost in tasks]
     for last in told:
         assert isinstance(last, SparkLost)
-        assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM's exit code is -9")
+        assert last.error.startswith("this worker's Spark has ended: its JVM's exit code is -9")
     assert len({last.spark for last in told if isinstance(last, SparkLost)}) == 1
     again = counting(5)
     await runner.start(again)
@@ -376,7 +376,7 @@ async def test_a_jvm_that_answers_nobody_is_ended_and_the_next_task_gets_another
     last = await events.last(lost.task)
     assert not any(jvm.is_running() for jvm in jvms), "nothing that it ran goes on when its tasks may run elsewhere"
     assert isinstance(last, SparkLost)
-    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM did not answer any more")
+    assert last.error.startswith("this worker's Spark has ended: its JVM did not answer any more")
     again = counting(5)
     await runner.start(again)
     assert isinstance(await events.last(again.task), TaskFinished)

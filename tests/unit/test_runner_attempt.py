@@ -321,7 +321,7 @@ def test_a_task_whose_spark_has_ended_has_not_failed() -> None:
 
     last = Attempt(order("fail"), session=Gone()).last
     assert isinstance(last, SparkLost)
-    assert (last.spark, last.error) == (4, "SparkGoneError: this worker's Spark has ended")
+    assert (last.spark, last.error) == (4, "this worker's Spark has ended")
 
 
 class Raced(FakeSession):

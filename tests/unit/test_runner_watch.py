@@ -165,7 +165,7 @@ async def test_a_task_that_does_not_notice_that_its_spark_has_ended_is_told(
         await eventually(lambda: len(bench.events) == 2)
         last = bench.events[-1]
         assert isinstance(last, SparkLost)
-        assert (last.spark, last.error) == (3, "SparkGoneError: this worker's Spark has ended: killed")
+        assert (last.spark, last.error) == (3, "this worker's Spark has ended: killed")
         assert "this worker's Spark has ended: killed; its tasks end: deaf:0" in caplog.text
 
 

@@ -162,7 +162,7 @@ def test_spark_and_the_worker_are_to_blame_for_their_own_ends_whatever_the_task_
     gone.__cause__ = by_py4j(CONFLICTS[0])
     told = judged(gone)
     assert isinstance(told, SparkToBlame)
-    assert (told.spark, told.error) == (4, "SparkGoneError: this worker's Spark has ended")
+    assert (told.spark, told.error) == (4, "this worker's Spark has ended")
     assert judged(SparkStartError("there is no Java")) == WorkerToBlame(error="there is no Java")
 
 
