@@ -18,7 +18,8 @@ from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskS
 
 ALL_RETRIES: Final[Mapping[str, Any]] = MappingProxyType(
     {
-        **dict.fromkeys(("failures", "forgiven", "spark_deaths", "process_deaths", "died_alone", "conflicts"), 0),
+        **dict.fromkeys(("failures", "forgiven", "conflicts"), 0),
+        **dict.fromkeys(("spark_deaths", "process_deaths", "died_alone", "acquitted"), 0),
         "conflict_since_ms": None,
         "failed_on": (),
         "last_try": False,

@@ -191,6 +191,7 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
                 "spark_deaths": record.spark_deaths,
                 "process_deaths": record.process_deaths,
                 "died_alone": record.died_alone,
+                "acquitted": record.acquitted,
                 "forgiven": record.forgiven,
                 "conflicts": record.conflicts,
             }

@@ -15,19 +15,14 @@ GOOD_MS: Final = 600_000
 """A stream that has run for this long has gone well."""
 
 
-def counted_failures(status: TaskStatus) -> int:
-    """How many failures use up the job's retries: those since the task has gone well."""
-    return max(0, status.failures - status.forgiven)
-
-
 def keeps_failing(status: TaskStatus) -> bool:
     """Whether people should know that the task fails again and again, and is tried again."""
-    return not status.state.final and counted_failures(status) >= ALARM_AFTER
+    return not status.state.final and status.counted_failures >= ALARM_AFTER
 
 
 def begins_to_keep_failing(status: TaskStatus) -> bool:
     """Whether it says so for the first time: it waits after the failure with which that began."""
-    return status.state is TaskState.PENDING and counted_failures(status) == ALARM_AFTER
+    return status.state is TaskState.PENDING and status.counted_failures == ALARM_AFTER
 
 
 def standing_error(status: TaskStatus) -> TaskFailure | None:

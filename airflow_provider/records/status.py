@@ -23,6 +23,7 @@ from airflow_provider.protocol.model import (
 )
 from airflow_provider.records.checks import check_job_name
 from airflow_provider.records.costs import RUNS_KEPT
+from airflow_provider.records.counted import Counted
 from airflow_provider.records.envelope import COUNT, TEXT, check_depth, convert, encode_step
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.spark_work import SparkWork
@@ -38,7 +39,7 @@ MOST_FAILED_ON: Final = 2
 _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """Fields of a task's record with other values than this package's own texts and whole numbers."""
 _RARE: Final = {
-    **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone"), 0),
+    **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone", "acquitted"), 0),
     **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to", "stalled_since_ms"), None),
     **dict.fromkeys(("alone", "kept", "last_try"), False),
 }
@@ -116,7 +117,7 @@ class CheckpointClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStatus:
+class TaskStatus(Counted):
     """The last statement about a task or planner.
 
     :param epoch: the epoch of the assignment under which its worker wrote this; an older epoch never wins
@@ -131,6 +132,7 @@ class TaskStatus:
     :param process_deaths: how often its worker's process has ended, or lost its lease, under an attempt; the same
     :param alone: for a running task: it is on trial with no other task (``runs/suspects.py``)
     :param died_alone: how often in a row Spark or the process has ended while it was alone on trial
+    :param acquitted: of how many deaths of Spark it has been acquitted
     :param conflicts: how many attempts in a row another writer has ended, which uses the task's checkpoint or table;
         these use up no retries
     :param conflict_since_ms: when the first of these began (wall clock, milliseconds since 1970)
@@ -172,6 +174,7 @@ class TaskStatus:
     process_deaths: Annotated[int, COUNT] = 0
     alone: bool = False
     died_alone: Annotated[int, COUNT] = 0
+    acquitted: Annotated[int, COUNT] = 0
     conflicts: Annotated[int, COUNT] = 0
     conflict_since_ms: Annotated[int, COUNT] | None = None
     ended_after_batch: Annotated[int, COUNT] | None = None
@@ -211,11 +214,6 @@ class TaskStatus:
         the handle.
         """
         return self.handle is not None and (self.state is TaskState.PENDING or self.state.runs)
-
-    @property
-    def deaths(self) -> int:
-        """How often Spark or its worker's process has ended while it ran."""
-        return self.spark_deaths + self.process_deaths
 
     @property
     def server(self) -> str:

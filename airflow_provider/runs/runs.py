@@ -25,6 +25,7 @@ from airflow_provider.records import (
     cost_of,
     task_name,
 )
+from airflow_provider.records.counted import Counted
 from airflow_provider.runs.liveness import UNMOVED, Liveness
 from airflow_provider.runs.pauses import conflict_pause_ms, longest_retry_ms
 
@@ -86,7 +87,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRun:
+class TaskRun(Counted):
     """A task in this worker.
 
     :param attempt: the number of the present or next start, from 1
@@ -132,6 +133,7 @@ class TaskRun:
     process_deaths: int = 0
     alone: bool = False
     died_alone: int = 0
+    acquitted: int = 0
     conflicts: int = 0
     conflict_since_ms: int | None = None
     ended_after_batch: int | None = None
@@ -270,18 +272,8 @@ class TaskRun:
         return 0 if self.began_ms is None else now_ms - self.began_ms
 
     @property
-    def deaths(self) -> int:
-        """How often Spark or its worker's process has ended under an attempt."""
-        return self.spark_deaths + self.process_deaths
-
-    @property
     def _last_batch(self) -> int | None:
         return self.progress.batch if isinstance(self.progress, StreamProgress) else self.ended_after_batch
-
-    @property
-    def counted_failures(self) -> int:
-        """How many failures use up the job's retries."""
-        return max(0, self.failures - self.forgiven)
 
     def failed_at(self, worker: WorkerId, error: TaskFailure) -> TaskRun:
         """An attempt has failed, and the worker may be to blame."""
@@ -379,6 +371,7 @@ class TaskRun:
             process_deaths=self.process_deaths,
             alone=self.alone and state is TaskState.RUNNING,
             died_alone=self.died_alone,
+            acquitted=self.acquitted,
             conflicts=self.conflicts,
             conflict_since_ms=self.conflict_since_ms,
             ended_after_batch=self.ended_after_batch,
@@ -430,6 +423,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         spark_deaths=last.spark_deaths,
         process_deaths=last.process_deaths,
         died_alone=last.died_alone,
+        acquitted=last.acquitted,
         conflicts=last.conflicts,
         conflict_since_ms=last.conflict_since_ms,
         ended_after_batch=last.ended_after_batch,

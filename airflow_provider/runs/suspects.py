@@ -24,8 +24,8 @@ fails because of another one, however many there are.
 
 What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
 stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
-grow with its attempts, and while it is the only one that runs here, it is not acquitted. Not so after the death of a
-process: a task that takes hours may lose its machine several times.
+grow with the deaths of Spark that it was acquitted of, and while it is the only one that runs here, it is not
+acquitted. Not so after the death of a process: a task that takes hours may lose its machine several times.
 
 Each worker decides this by itself, from the records of its tasks: these go with the tasks when they move. Workers that
 share a server try their suspects one worker after the other (``shared_servers.py``).
@@ -53,6 +53,8 @@ _LONGEST_WAIT_MS: Final = 60_000
 _CALM_MS: Final = 600_000
 """After this time without an end of Spark, the wait after the next end is short again."""
 _LOOK_AGAIN_MS: Final = 1_000
+_CAUSE_LENGTH: Final = 250
+"""Characters: half of an error's message."""
 _ALONE: Final = 1
 _ALONE_WHERE_PEOPLE_END_IT: Final = 2
 """How often in a row a task must have been alone on trial at a death, so that it counts as the reason."""
@@ -139,7 +141,7 @@ class Suspects:
         run = self._counted(run, alone=run.alone, spark=1)
         advice = "give it less to do, or Spark more memory"
         failure = self._failure(run, "Spark has ended", advice, condemned=self.condemns(run))
-        message = f"{failure}. The last time: {event.failure.message}"
+        message = f"{_cause_in(event.failure)}; {failure}"
         return replaced(run, error=TaskFailure.of(message, event.failure.traceback))
 
     def process_ended(self, run: TaskRun, last: TaskStatus) -> TaskRun:
@@ -317,8 +319,7 @@ def _would_never_end(run: TaskRun) -> bool:
 def _trial_ms(run: TaskRun) -> int:
     if not _would_never_end(run):
         return TRIAL_MS
-    acquitted_before = run.attempt - run.failures - run.conflicts - run.deaths - 1
-    return TRIAL_MS << max(0, min(acquitted_before, _LONGER_TRIALS))
+    return TRIAL_MS << min(run.acquitted, _LONGER_TRIALS)
 
 
 def _some_are_young(runs: RunTable, now_ms: int) -> bool:
@@ -338,5 +339,13 @@ def _fitting(batch: list[TaskRun], runs: RunTable, slots: int) -> list[TaskRun]:
     return fitting
 
 
+def _cause_in(failure: TaskFailure) -> str:
+    """It comes first, but must not push out what follows from it."""
+    cause = failure.line
+    return cause if len(cause) <= _CAUSE_LENGTH else f"{cause[: _CAUSE_LENGTH - 1]}…"
+
+
 def _without_deaths(run: TaskRun) -> TaskRun:
-    return replaced(run, spark_deaths=0, process_deaths=0, died_alone=0, alone=False)
+    return replaced(
+        run, spark_deaths=0, process_deaths=0, died_alone=0, alone=False, acquitted=run.acquitted + run.spark_deaths
+    )

@@ -13,7 +13,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
-from airflow_provider.records.failing import conflicts_since, counted_failures, keeps_failing
+from airflow_provider.records.failing import conflicts_since, keeps_failing
 from airflow_provider.reports.group_warnings import group_warnings
 from airflow_provider.reports.narration import epoch_in_words
 
@@ -132,7 +132,7 @@ class Narrator:
 
 
 def _how_often(last: TaskStatus) -> str:
-    return f", {counted_failures(last)} times in a row" if keeps_failing(last) else ""
+    return f", {last.counted_failures} times in a row" if keeps_failing(last) else ""
 
 
 def _tell_alike(tasks: Sequence[str], how: str) -> None:

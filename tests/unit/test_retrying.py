@@ -78,6 +78,7 @@ def test_a_task_that_is_tried_again_has_all_its_chances_again() -> None:
         "spark_deaths": 3,
         "process_deaths": 2,
         "died_alone": 1,
+        "acquitted": 7,
         "conflicts": 5,
         "conflict_since_ms": 6,
         "failed_on": (ME,),

@@ -14,7 +14,7 @@ from airflow_provider.execution.events import SparkLost
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.runs.run_table import RunTable
-from airflow_provider.runs.runs import RunState, TaskRun
+from airflow_provider.runs.runs import RunState, TaskRun, first_run
 from airflow_provider.runs.suspects import TRIAL_MS, Suspects, Turn
 
 pytestmark = pytest.mark.turned_clock
@@ -36,7 +36,7 @@ async def test_what_ran_on_a_lost_spark_runs_again_and_no_retry_is_used_up() -> 
             told = worker.told(task)
             assert (told.attempt, told.failures, told.spark_deaths) == (2, 0, 1)
             assert told.error is not None
-            assert told.error.message == "Spark has ended once while this task ran. The last time: exit code -9"
+            assert told.error.message == "exit code -9; Spark has ended once while this task ran"
 
 
 async def test_nothing_starts_until_spark_has_had_its_pause() -> None:
@@ -282,19 +282,38 @@ def test_a_death_is_forgiven_when_the_task_has_run_well_for_a_minute(kind: TaskK
 
 
 def test_a_batch_task_that_ends_spark_late_is_tried_for_longer_each_time() -> None:
-    def stands_after_ms(attempt: int) -> int:
-        runs = table(running(0, 2, began_ms=0, attempt=attempt), running(1, 0, began_ms=0))
+    trials_ms, run = [], running(0, 1, began_ms=0)
+    for _ in range(7):
+        runs = table(run, running(1, 0, began_ms=0))
         suspects = knowing(runs)
-        return next(ms for ms in range(0, HOUR_MS, TRIAL_MS) if suspects.acquitted(runs, now_ms=ms))
+        acquitted = ((ms, suspects.acquitted(runs, now_ms=ms)) for ms in range(0, HOUR_MS, TRIAL_MS))
+        stood_ms, (run,) = next((ms, stood) for ms, stood in acquitted if stood)
+        trials_ms.append(stood_ms // TRIAL_MS)
+        run = first_run(run.work, Epoch(2), run.status(TaskState.RUNNING, ME), now_ms=0, wall_ms=0)
+        run = replace(run, spark_deaths=1, state=RunState.STARTED, began_ms=0)
+    assert trials_ms == [1, 2, 4, 8, 16, 32, 32], "also on its next worker"
 
-    assert [stands_after_ms(attempt) // TRIAL_MS for attempt in (3, 4, 5, 6, 99)] == [1, 2, 4, 8, 32]
 
-
-def test_waiting_for_another_writer_makes_no_trial_longer() -> None:
+def test_moves_stops_and_other_ends_make_no_trial_longer() -> None:
     """Nothing else begins during a trial."""
-    waited = replace(running(0, 2, began_ms=0, attempt=11), conflicts=8)
-    runs = table(waited, running(1, 0, began_ms=0))
+    moved = running(0, 2, began_ms=0, attempt=99)
+    runs = table(moved, running(1, 0, began_ms=0))
     assert knowing(runs).acquitted(runs, now_ms=TRIAL_MS)
+
+
+def test_what_it_was_acquitted_of_counts_no_more_when_people_have_it_tried_again() -> None:
+    assert running(0, 2, began_ms=0, acquitted=5).with_all_retries().acquitted == 0
+
+
+def test_a_long_error_of_spark_does_not_push_out_what_follows_from_it() -> None:
+    run = running(0, 2, began_ms=0, alone=True)
+    runs = table(run)
+    death = replace(death_of(run, now_ms=5), failure=TaskFailure.of("OutOfMemoryError: " + 999 * "x"))
+    error = knowing(runs).lost(runs, death).error
+    assert error is not None
+    assert error.message.startswith("OutOfMemoryError: xxx")
+    assert "…; Spark has ended 3 times while this task ran, so the task counts as the reason" in error.message
+    assert error.message.endswith("(max_spark_deaths=3)")
 
 
 def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
