@@ -33,11 +33,12 @@ from openlineage.client.uuid import generate_new_uuid
 from airflow_provider.common.outlet import ItemWords, Outlet
 from airflow_provider.common.storable import storable
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.lineage import Dataset as NamedDataset
-from airflow_provider.spark.lineage import Lineage
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     LastEvent,
+    LineageNamed,
     QueryDetached,
     RunnerEvent,
     SparkLost,
@@ -65,13 +66,13 @@ class _Adapter(OpenLineageAdapter):  # type: ignore[misc]  # it has no type here
 _Adapter.log.setLevel(logging.WARNING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Begun:
     """A running attempt."""
 
     run: Run
     job: Job
-    lineage: Lineage
+    lineage: Lineage = NOTHING_NAMED
 
 
 class OpenLineageRuns:
@@ -127,6 +128,9 @@ class OpenLineageRuns:
         try:
             if isinstance(event, TaskStarted):
                 self._begin(event)
+            elif isinstance(event, LineageNamed) and (begun := self._begun.get(event.order.task)):
+                begun.lineage = event.lineage
+                self._tell(RunState.RUNNING, begun, begun.run)
             elif isinstance(event, LAST_EVENTS):
                 self._end(event)
         except Exception as wrong:
@@ -141,10 +145,10 @@ class OpenLineageRuns:
         order = event.order
         if order.task.is_planner:
             return
+        name = f"{self._group}.{order.task.job}.{storable(order.name) or order.task.index}"  # on each worker the same
         begun = self._begun[order.task] = _Begun(
             run=Run(runId=str(generate_new_uuid()), facets={"parent": self._parent}),
-            job=Job(namespace=self._namespace, name=self._name_of(order), facets={"jobType": _job_type(order)}),
-            lineage=event.lineage,
+            job=Job(namespace=self._namespace, name=name, facets={"jobType": _job_type(order)}),
         )
         self._tell(RunState.START, begun, begun.run)
 
@@ -179,10 +183,6 @@ class OpenLineageRuns:
             outputs=_datasets(begun.lineage.outputs),
         )
         self._outlet.send([event])
-
-    def _name_of(self, order: TaskOrder) -> str:
-        """The name of the OpenLineage job. It does not depend on the worker, because tasks move."""
-        return f"{self._group}.{order.task.job}.{storable(order.name) or order.task.index}"
 
 
 def operator_lineage(named: Lineage) -> OperatorLineage:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.driver.pyspark_internals import add_python_archive
-from airflow_provider.driver.sources import Source, installed_at, sources_of
+from airflow_provider.driver.sources import Source, installed_at, is_here, sources_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,7 +50,8 @@ class Shipment:
                 if source.name not in self._sources:
                     self._send(context, source)
                     self._sources.add(source.name)
-            self._jobs.add(module)
+            if is_here(module):  # otherwise it may still come
+                self._jobs.add(module)
 
     def _send(self, context: SparkContext, source: Source) -> None:
         archive = packed(source, self._folder)

@@ -45,8 +45,9 @@ class Source:
 
 def sources_of(module: str) -> Iterator[Source]:
     """The job's own top-level module, this package, and then the modules that these import, unless they are installed.
+    None of their code is called.
 
-    :param module: the module of a job, already imported
+    :param module: the module of a job
     """
     own = module.partition(".")[0]
     wanted, seen = [own, OURS], {own, OURS}
@@ -59,6 +60,11 @@ def sources_of(module: str) -> Iterator[Source]:
             found = sorted(_imported_by(source) - seen - sys.stdlib_module_names)
             seen.update(found)
             wanted += found
+
+
+def is_here(module: str) -> bool:
+    """Whether this Python has the top-level module of that one."""
+    return _spec(module.partition(".")[0]) is not None
 
 
 def installed_at(name: str) -> str:

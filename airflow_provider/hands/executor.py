@@ -250,7 +250,9 @@ class TaskExecutor:
     def _on_event(self, event: RunnerEvent) -> None:
         if isinstance(event, LAST_EVENTS):
             self._read()
-        self._feed(heard(event, now_ms=now_ms(), wall_ms=wall_ms()))
+        told = heard(event, now_ms=now_ms(), wall_ms=wall_ms())
+        if told is not None:
+            self._feed(told)
 
     def _on_timer(self) -> None:
         self._feed(events.TimerFired(now_ms=now_ms(), wall_ms=wall_ms()))

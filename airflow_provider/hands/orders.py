@@ -10,6 +10,7 @@ from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, Tas
 from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import (
+    LineageNamed,
     LookedEvent,
     NoSparkToWarmUp,
     QueryAdopted,
@@ -72,13 +73,15 @@ def order_to_watch(run: TaskRun) -> TaskOrder:
     )
 
 
-def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent | events.LearnerEvent:
-    """The machine's event for an event of a runner."""
+def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent | events.LearnerEvent | None:
+    """The machine's event for an event of a runner; None: the machine has no use for it."""
+    if isinstance(event, LineageNamed):
+        return None
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, TaskConflicted | SparkLost | SparkAbsent):
         return _heard_of_others(event, now_ms=now_ms, wall_ms=wall_ms)
-    if isinstance(event, QueryDetached | LookedEvent):
+    if isinstance(event, QueryStarted | QueryDetached | LookedEvent):
         return _heard_of_query(event, now_ms=now_ms, wall_ms=wall_ms)
     task = event.order.task
     match event:
@@ -94,8 +97,6 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
                 wrote=tuple(WrittenAsset(name=name, uri=uri, rows=rows) for name, uri, rows in event.wrote),
                 config_schema=event.config_schema,
             )
-        case QueryStarted():
-            return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case TaskProgressed():
             return _heard_of_progress(event, now_ms=now_ms, wall_ms=wall_ms)
         case TaskFailed():
@@ -138,10 +139,14 @@ def _heard_of_warm_up(event: WarmUpEvent, *, now_ms: int, wall_ms: int) -> event
             return events.NoSparkToWarmUp(now_ms=now_ms, wall_ms=wall_ms, task=task, error=error)
 
 
-def _heard_of_query(event: QueryDetached | LookedEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:
-    """The machine's event for an event of a detached query."""
+def _heard_of_query(
+    event: QueryStarted | QueryDetached | LookedEvent, *, now_ms: int, wall_ms: int
+) -> events.AttemptEvent:
+    """The machine's event for an event of a query."""
     task = event.order.task
     match event:
+        case QueryStarted():
+            return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case QueryDetached():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task, handle=event.handle)
         case QueryAdopted():

@@ -10,7 +10,7 @@ from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
 from airflow_provider.spark.config_schema import config_schema_to_publish
-from airflow_provider.spark.entry_point import JOB_RAISES, load_job
+from airflow_provider.spark.entry_point import JOB_RAISES, check_allowed, load_job
 from airflow_provider.spark.failures import (
     ForgottenQueryError,
     Mask,
@@ -34,6 +34,7 @@ from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.runner import (
     LastEvent,
+    LineageNamed,
     OnEvent,
     QueryDetached,
     QueryStarted,
@@ -133,7 +134,8 @@ def run_attempt(
     mask: Mask = nothing_secret,
     job: SparkJob | None = None,
 ) -> LastEvent:
-    """Run ``order`` to its end; never raises.
+    """Run ``order`` to its end; never raises. None of the job's code is called before the start is stored, not even to
+    import it: if it ends this process, others must know what was running.
 
     If an attempt was told to stop before its end, it counts as stopped, however it ended: its result may be incomplete.
 
@@ -158,7 +160,7 @@ def _run_and_close(
             if order.task.is_planner:
                 finished = _plan(order, guard, session, allowed, emit)
             else:
-                finished = _run(order, guard, session, job or load_job(order.entry_point, allowed), emit, mask)
+                finished = _run(order, guard, session, allowed, emit, mask, job)
         finally:
             session.close()
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
@@ -199,7 +201,6 @@ def lease_over(guard: AttemptGuard) -> str | None:
 def _plan(
     order: TaskOrder, guard: AttemptGuard, session: TaskSession, allowed: Iterable[str], emit: OnEvent
 ) -> TaskFinished:
-    """The planner is the first to import the job's code, so this is part of what is known to run."""
     guard.begin()
     emit(TaskStarted(order=order))
     guard.wait_until_told()
@@ -210,13 +211,24 @@ def _plan(
 
 
 def _run(
-    order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent, mask: Mask
+    order: TaskOrder,
+    guard: AttemptGuard,
+    session: TaskSession,
+    allowed: Iterable[str],
+    emit: OnEvent,
+    mask: Mask,
+    job: SparkJob | None,
 ) -> TaskFinished:
+    check_allowed(order.entry_point, allowed)
     spark = session.open()
     task = task_context(order, guard, session)
     guard.begin()
-    emit(TaskStarted(order=order, lineage=_named_by(job, task, order, mask), handle=session.handle))
+    emit(TaskStarted(order=order, handle=session.handle))
     guard.wait_until_told()
+    job = job or load_job(order.entry_point, allowed)
+    named = _named_by(job, task, order, mask)
+    if named != NOTHING_NAMED:
+        emit(LineageNamed(order=order, lineage=named))
     result = _result_of(order, guard, session, job.run(spark, task), emit)
     return TaskFinished(order=order, result=result, wrote=task.writes.told)
 

@@ -19,7 +19,7 @@ from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
 from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.job import Config
-from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
+from airflow_provider.spark.lineage import Lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +64,17 @@ class TaskStarted:
     """
 
     order: TaskOrder
-    lineage: Lineage = NOTHING_NAMED
-    """What the task reads and writes, as its job declares it."""
     handle: Any = None
     """The handle of the query that the code is about to start, if the query may outlive this process; any JSON
     value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageNamed:
+    """The job's code has said what the task reads and writes."""
+
+    order: TaskOrder
+    lineage: Lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +251,9 @@ LastEvent: TypeAlias = (
 )
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskConflicted, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
-RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
+RunnerEvent: TypeAlias = (
+    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
+)
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, with the events of each task in order. It must not block or raise."""

@@ -21,6 +21,7 @@ from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, w
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.lineage import Dataset, Lineage
 from airflow_provider.spark.runner import (
+    LineageNamed,
     RunnerEvent,
     SparkAbsent,
     SparkLost,
@@ -77,17 +78,20 @@ async def test_a_task_is_a_run_whose_parent_is_the_run_of_its_workers_airflow_ta
     from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
 
     teller = await told(
-        TaskStarted(order=order(name="orders"), lineage=NAMED), TaskFinished(order=order(name="orders"), result=1)
+        TaskStarted(order=order(name="orders")),
+        LineageNamed(order=order(name="orders"), lineage=NAMED),
+        TaskFinished(order=order(name="orders"), result=1),
     )
-    start, complete = events()
-    assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
-    assert start["run"]["runId"] == complete["run"]["runId"]
+    start, named, complete = events()
+    assert [event["eventType"] for event in (start, named, complete)] == ["START", "RUNNING", "COMPLETE"]
+    assert start["run"]["runId"] == named["run"]["runId"] == complete["run"]["runId"]
+    assert start["inputs"] == start["outputs"] == [], "nobody has asked the job yet"
     when = datetime(2026, 1, 1, tzinfo=timezone.utc)
     mine = OpenLineageAdapter.build_task_instance_run_id(
         dag_id="etl", task_id="worker_1", try_number=2, logical_date=when, map_index=-1
     )
     whole = OpenLineageAdapter.build_dag_run_id(dag_id="etl", logical_date=when, clear_number=0)
-    for event in (start, complete):
+    for event in (named, complete):
         parent = event["run"]["facets"]["parent"]
         assert parent["run"]["runId"] == mine
         assert (parent["job"]["namespace"], parent["job"]["name"]) == ("prod", "etl.worker_1")
@@ -103,7 +107,8 @@ async def test_a_task_is_a_run_whose_parent_is_the_run_of_its_workers_airflow_ta
 async def test_each_attempt_is_a_run_of_its_own_and_says_how_it_ended(events: Any) -> None:
     first, again, lost, moved = order(), order(attempt=2), order(1), order(2, name="a:b")
     teller = await told(
-        TaskStarted(order=first, lineage=NAMED),
+        TaskStarted(order=first),
+        LineageNamed(order=first, lineage=NAMED),
         TaskFailed(order=first, error="ValueError: bad row", traceback="in line 7", retryable=True),
         TaskStarted(order=again),
         TaskStarted(order=lost),
@@ -112,9 +117,9 @@ async def test_each_attempt_is_a_run_of_its_own_and_says_how_it_ended(events: An
         TaskStopped(order=moved, reason="moved"),
         TaskFinished(order=again, result=None),
     )
-    ends = {event["run"]["runId"]: event for event in events() if event["eventType"] != "START"}
+    ends = {event["run"]["runId"]: event for event in events() if event["eventType"] not in ("START", "RUNNING")}
     assert [event["eventType"] for event in ends.values()] == ["FAIL", "FAIL", "ABORT", "COMPLETE"]
-    assert len(events()) == 8
+    assert len(events()) == 9
     failed, _, _, completed = ends.values()
     assert failed["job"]["name"] == completed["job"]["name"] == "nightly.clean.0"
     error = failed["run"]["facets"]["errorMessage"]

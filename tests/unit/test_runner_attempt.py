@@ -19,6 +19,7 @@ from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.lineage import Dataset, Lineage
 from airflow_provider.spark.runner import (
+    LineageNamed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
@@ -202,7 +203,8 @@ def test_with_its_end_it_is_told_what_the_task_has_written() -> None:
 
 def test_what_a_task_reads_and_writes_is_told_as_it_starts() -> None:
     attempt = Attempt(order("write_table", table="orders"))
-    assert attempt.events == [TaskStarted(order=attempt.order, lineage=Lineage(outputs=[ORDERS]))]
+    named = LineageNamed(order=attempt.order, lineage=Lineage(outputs=[ORDERS]))
+    assert attempt.events == [TaskStarted(order=attempt.order), named]
 
 
 @pytest.mark.parametrize(

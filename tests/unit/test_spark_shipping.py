@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import zipfile
@@ -122,6 +123,17 @@ def test_each_module_is_sent_once_in_an_application(
     assert sent.names == ["shipped_a", "airflow_provider", "shipped_both", "shipped_b"]
     with zipfile.ZipFile(sent.archives[2]) as archive:
         assert archive.read("shipped_both.py") == b"x = 1"
+
+
+@pytest.mark.slow
+def test_a_module_that_comes_late_is_sent_then(dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is sent before it is imported: its folder may still be on its way."""
+    sent, shipment = Sent(monkeypatch), Shipment(tmp_path)
+    sent.ship(shipment, "shipped_late")
+    write(dags, shipped_late="x = 1")
+    importlib.invalidate_caches()
+    sent.ship(shipment, "shipped_late")
+    assert sent.names == ["airflow_provider", "shipped_late"]
 
 
 @pytest.mark.slow

@@ -148,7 +148,12 @@ class Life:
         return round(self.world.loop.now * 1000)
 
     def _hear(self, event: RunnerEvent) -> None:
-        self._take_in(lambda: heard(event, now_ms=self._now(), wall_ms=self._now()))
+        def told() -> events.Event:
+            machines = heard(event, now_ms=self._now(), wall_ms=self._now())
+            assert machines is not None
+            return machines
+
+        self._take_in(told)
 
     def _carry_out(self, command: commands.Command) -> None:  # noqa: C901 - a table
         match command:
