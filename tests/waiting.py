@@ -52,7 +52,7 @@ def _others() -> int:
 SLOWNESS: Final = _slowness()
 DEADLINE_S: Final = _QUIET_S * SLOWNESS
 """For any wait of a test, in seconds."""
-TEST_LIMIT_S: Final = max(4 * DEADLINE_S, 2 * _QUIET_S * _SLOWEST)
+TEST_LIMIT_S: Final = 4 * DEADLINE_S
 """For a whole test: it hangs, although no wait in it says so."""
 
 LONGEST_SESSION_S: Final = 1_700.0
