@@ -102,7 +102,7 @@ async def test_a_task_that_waits_for_spark_has_stopped_at_once_and_never_begins(
 ) -> None:
     slow, events = runner
     await slow.start(order(1))
-    assert await slow.stop([TASK], "revoked", timeout_s=10) == frozenset()
+    assert await slow.stop([TASK], "revoked", timeout_s=DEADLINE_S) == frozenset()
     assert events == [TaskStopped(order=order(1), reason="revoked")]
     assert not slow.running
 
@@ -158,7 +158,7 @@ async def test_spark_is_said_to_start_until_it_has_though_nothing_waits_for_it_a
     assert not slow.opening
     await slow.start(order(1))
     assert slow.opening
-    await slow.stop([TASK], "paused", timeout_s=10)
+    await slow.stop([TASK], "paused", timeout_s=DEADLINE_S)
     assert slow.opening
     SlowSession.started.set()
     await eventually(lambda: told[-1:] == [False], "who has waited for that is told")
@@ -182,6 +182,7 @@ async def test_short_tasks_that_begin_one_after_the_other_do_not_wait_for_spark(
     runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever somebody looks, one is there whose session is about to be opened."""
+    monkeypatch.setattr(attached, "LOOK_S", DEADLINE_S)
     slow, events = runner
     told: list[str] = []
     monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.condition))
@@ -201,7 +202,7 @@ async def test_a_runner_that_closes_waits_for_spark_to_have_started(
     slow, events = runner
     await slow.start(order(1))
     threading.Timer(0.3, SlowSession.started.set).start()
-    assert await slow.close(timeout_s=10) == frozenset()
+    assert await slow.close(timeout_s=DEADLINE_S) == frozenset()
     assert SlowSession.started.is_set()
     assert [type(event) for event in events] == [TaskStopped]
     assert not called

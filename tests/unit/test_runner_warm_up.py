@@ -353,7 +353,7 @@ async def test_a_task_that_is_stopped_before_its_warm_up_has_stopped_never_begin
     watched.runner.warm(order("Deaf"))
     await watched.reached()
     await watched.runner.start(order("Deaf"))
-    assert await watched.runner.stop([TASK], "revoked", timeout_s=10) == frozenset()
+    assert await watched.runner.stop([TASK], "revoked", timeout_s=DEADLINE_S) == frozenset()
     assert watched.events == [TaskStopped(order=order("Deaf"), reason="revoked")]
     gates.go_on.set()
     await eventually(gates.closed.is_set)
@@ -474,7 +474,7 @@ async def test_what_was_ready_in_a_spark_that_has_ended_begins_anew_in_another(
 async def test_a_closed_runner_makes_nothing_ready(watched: Watched) -> None:
     watched.runner.warm(order("Steps"))
     await watched.reached()
-    closing = asyncio.ensure_future(watched.runner.close(timeout_s=10))
+    closing = asyncio.ensure_future(watched.runner.close(timeout_s=DEADLINE_S))
     await eventually(gates.cancelled.is_set, "it is to stop")
     gates.go_on.set()
     assert await closing == frozenset()

@@ -17,8 +17,9 @@ from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
 from airflow_provider.runs import learners
 from airflow_provider.topics.errors import BrokerAwayError
-from airflow_provider.worker import learning_report
 from airflow_provider.worker.learning_report import LearningReport, Progress
+
+pytestmark = pytest.mark.turned_clock
 
 B0, B1 = TaskId("b", 0), TaskId("b", 1)
 BOTH = frozenset({A0, A1})
@@ -67,10 +68,7 @@ async def test_what_moves_goes_on_with_what_was_made_ready(life: OtherLife) -> N
     await eventually(lambda: _learning(life) == (Lesson(A1, 0.0, False),), "its record says so")
 
 
-async def test_what_is_not_to_be_learned_any_more_is_dropped_and_its_record_says_so(
-    life: OtherLife, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learning_report, "_EVERY_S", 0.02)
+async def test_what_is_not_to_be_learned_any_more_is_dropped_and_its_record_says_so(life: OtherLife) -> None:
     life.membership.listener.start_learning(BOTH)
     life.runner.warmed(A0)
     await eventually(lambda: bool(_learning(life)))
@@ -200,16 +198,14 @@ async def test_what_counts_as_ready_before_its_end_is_said_immediately_too() -> 
     reported.report.close()
 
 
-async def test_the_last_word_of_a_second_is_said_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning_report, "_EVERY_S", 0.02)
+async def test_the_last_word_of_a_second_is_said_at_its_end() -> None:
     reported = Reported()
     for far in (0.0, 0.1, 0.2):
         reported.far(a=far)
     await eventually(lambda: reported.told == [{A0: 0.0}, {A0: 0.2}])
 
 
-async def test_the_membership_hears_of_nothing_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning_report, "_EVERY_S", 0.02)
+async def test_the_membership_hears_of_nothing_before_it_is_stored() -> None:
     reported = Reported()
     reported.stored = False
     reported.far(a=1.0)
@@ -232,7 +228,6 @@ async def test_what_is_learned_anew_and_ready_within_a_second_is_said_again() ->
 async def test_what_was_not_stored_is_said_again_though_more_was_to_be_said_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(learning_report, "_EVERY_S", 0.02)
     reported = Reported()
     writes: list[Callable[[bool], None]] = []
     monkeypatch.setattr(reported.report, "_write", writes.append)
@@ -246,8 +241,7 @@ async def test_what_was_not_stored_is_said_again_though_more_was_to_be_said_mean
     reported.report.close()
 
 
-async def test_a_broker_that_is_away_is_no_fault(life: OtherLife, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning_report, "_EVERY_S", 0.02)
+async def test_a_broker_that_is_away_is_no_fault(life: OtherLife) -> None:
     life.topics.failing = BrokerAwayError("nowhere:9", "writing", "")
     life.membership.listener.start_learning(frozenset({A0}))
     life.runner.warmed(A0)

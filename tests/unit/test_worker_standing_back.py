@@ -152,6 +152,7 @@ def _is_in(told: str, caplog: pytest.LogCaptureFixture) -> bool:
     return told in caplog.text
 
 
+@pytest.mark.turned_clock
 async def test_one_on_which_fails_what_goes_well_elsewhere_stands_back_for_longer_and_longer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
