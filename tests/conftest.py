@@ -63,7 +63,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def broker() -> Iterator[LocalBroker]:
     """A real broker, shared by all tests of the run: don't stop it, and use group and topic names of your own."""
     # By default the log cleaner runs only every 15 s.
-    with LocalBroker(properties={"log.cleaner.backoff.ms": 200}) as running:
+    with LocalBroker(properties={"log.cleaner.backoff.ms": 200}, start_timeout_s=DEADLINE_S) as running:
         yield running
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from tcp_proxy import TcpProxy
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.own_process import hold_ports
@@ -45,6 +46,8 @@ def proxied_broker(ways: int, properties: Mapping[str, object] | None = None) ->
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listens),
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         }
-        broker = held.enter_context(LocalBroker(port=client, properties={**(properties or {}), **listeners}))
+        broker = held.enter_context(
+            LocalBroker(port=client, properties={**(properties or {}), **listeners}, start_timeout_s=DEADLINE_S)
+        )
         yield Network(broker, proxies)
     del ports  # until now nobody else was given them

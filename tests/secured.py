@@ -135,5 +135,5 @@ def secured_broker(
         users=passwords,
         administrator=ADMIN,
     )
-    with LocalBroker(security=security, properties=properties) as broker:
+    with LocalBroker(security=security, properties=properties, start_timeout_s=DEADLINE_S) as broker:
         yield SecuredBroker(broker, certificates, passwords)

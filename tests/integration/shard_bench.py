@@ -46,7 +46,7 @@ _PROCESS = _HERE / "shard_process.py"
 @contextmanager
 def quick_broker() -> Iterator[LocalBroker]:
     """A broker with the shards' topics that soon notices a lost coordinator."""
-    with LocalBroker(properties=QUICK) as running:
+    with LocalBroker(properties=QUICK, start_timeout_s=DEADLINE_S) as running:
         make_topics(running.bootstrap_servers)
         yield running
 

@@ -23,7 +23,7 @@ from airflow_provider.triggers.bookmarks import Bookmark
 async def test_a_bookmark_is_kept_by_its_broker_and_one_that_is_lost_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with LocalBroker(data=tmp_path / "broker") as broker:
+    with LocalBroker(data=tmp_path / "broker", start_timeout_s=DEADLINE_S) as broker:
         settings = settings_of(broker.bootstrap_servers)
         async with GroupTopics(settings, "g", WORKER) as topics, GroupTransport(settings) as transport:
             bookmark = Bookmark(transport, "g.watcher.w", topics.names.events)

@@ -44,7 +44,7 @@ class Topics:
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[LocalBroker]:
     """Not the shared broker: other tests have declarative groups there."""
-    with LocalBroker(properties=QUICK) as running:
+    with LocalBroker(properties=QUICK, start_timeout_s=DEADLINE_S) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet
-from waiting import eventually, slow_ms
+from waiting import DEADLINE_S, eventually, slow_ms
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
@@ -34,7 +34,7 @@ class MortalBroker:
 
     def __init__(self, data: Path) -> None:
         self._data = data
-        self.broker = LocalBroker(data=data)
+        self.broker = LocalBroker(data=data, start_timeout_s=DEADLINE_S)
 
     async def kill(self) -> None:
         await asyncio.to_thread(self.broker.kill)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from fleet import Fleet, cospark
 from spark_work import ALLOWED, SparkWork
-from waiting import TEST_LIMIT_S, slow_ms
+from waiting import DEADLINE_S, TEST_LIMIT_S, slow_ms
 
 from airflow_provider.broker.local_broker import LocalBroker
 
@@ -36,7 +36,7 @@ def chance() -> random.Random:
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[LocalBroker]:
     """A broker that a test can kill."""
-    with LocalBroker(data=tmp_path / "broker") as broker:
+    with LocalBroker(data=tmp_path / "broker", start_timeout_s=DEADLINE_S) as broker:
         yield broker
 
 

@@ -58,7 +58,7 @@ async def test_a_cut_that_is_shorter_than_the_session_moves_and_stops_nothing(
 
         stalled.stall()
         broken.cut()
-        await asyncio.sleep(2)
+        await eventually(lambda: "trying again until" in group.log_of("w3"), "w3 has noticed it")
         for way in network.ways:
             way.heal()
 

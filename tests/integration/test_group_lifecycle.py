@@ -54,7 +54,7 @@ async def test_epochs_go_on_when_a_deleted_group_is_formed_again(fleet: MakeFlee
 async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_is_back(
     tmp_path: Path, group_id: str
 ) -> None:
-    with LocalBroker(data=tmp_path / "broker") as broker:
+    with LocalBroker(data=tmp_path / "broker", start_timeout_s=DEADLINE_S) as broker:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         options = ("--runner", "noop", "--slots", "20", *SHORT_SESSION, "--max-delay-ms", "0")
         async with Fleet(broker.bootstrap_servers, group_id, tmp_path, *options) as group:
@@ -68,7 +68,7 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
             killed_ms = wall_ms()
             await asyncio.sleep(SHORT_SESSION_S)  # longer than any lease
             back_ms = wall_ms()
-            with LocalBroker(data=tmp_path / "broker", port=port):
+            with LocalBroker(data=tmp_path / "broker", port=port, start_timeout_s=DEADLINE_S):
                 await group.wait_for(
                     lambda _jobs, status: all(
                         status.tasks[task].attempt == attempt + 1 and status.tasks[task].state is TaskState.RUNNING
@@ -164,7 +164,7 @@ def test_a_new_broker_is_asked_again_until_it_can_answer_for_groups(
     group_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first request makes the broker create the topic in which it keeps groups."""
-    with LocalBroker(data=tmp_path / "broker") as broker:
+    with LocalBroker(data=tmp_path / "broker", start_timeout_s=DEADLINE_S) as broker:
         status = main(["groups", "describe", group_id, "--bootstrap-servers", broker.bootstrap_servers])
     assert (status, capsys.readouterr().err) == (
         1,

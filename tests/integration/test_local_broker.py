@@ -13,7 +13,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from waiting import DEADLINE_S, wait_until
+from waiting import DEADLINE_S, SLOWNESS, wait_until
 
 from airflow_provider.broker import jars
 from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
@@ -42,7 +42,7 @@ def create_topic(broker: LocalBroker, name: str) -> None:
 
 
 def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
-    with LocalBroker() as broker:
+    with LocalBroker(start_timeout_s=DEADLINE_S) as broker:
         create_topic(broker, "kept")
         address = broker.bootstrap_servers
         broker.kill()
@@ -54,7 +54,7 @@ def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
 
 def test_a_broker_that_died_can_be_started_again_and_leaves_no_process_behind() -> None:
     others = set(psutil.Process().children())
-    with LocalBroker() as broker:
+    with LocalBroker(start_timeout_s=DEADLINE_S) as broker:
         assert broker.pid is not None
         started = set(psutil.Process().children()) - others
         os.kill(broker.pid, signal.SIGKILL)
@@ -67,19 +67,19 @@ def test_a_broker_that_died_can_be_started_again_and_leaves_no_process_behind() 
 
 def test_a_named_folder_outlives_the_broker_and_a_temporary_one_does_not(tmp_path: Path) -> None:
     named = tmp_path / "José's data \\ 数据"
-    with LocalBroker(data=named) as broker:
+    with LocalBroker(data=named, start_timeout_s=DEADLINE_S) as broker:
         create_topic(broker, "kept")
-    with LocalBroker(data=named) as broker:
+    with LocalBroker(data=named, start_timeout_s=DEADLINE_S) as broker:
         assert "kept" in topics(broker)
     assert list(tmp_path.iterdir()) == [named]
-    with LocalBroker() as broker:
+    with LocalBroker(start_timeout_s=DEADLINE_S) as broker:
         log = broker.log_path
         assert log.exists()
     assert not log.parent.exists()
 
 
 def test_a_broker_that_cannot_start_shows_its_log() -> None:
-    broker = LocalBroker(properties={"log.retention.hours": "many"})
+    broker = LocalBroker(properties={"log.retention.hours": "many"}, start_timeout_s=DEADLINE_S)
     with pytest.raises(BrokerStartError, match=r"log\.retention\.hours"):
         broker.__enter__()
     assert broker.pid is None
@@ -97,7 +97,8 @@ def test_a_broker_that_is_too_slow_is_ended() -> None:
 def test_the_broker_dies_with_a_killed_owner(tmp_path: Path) -> None:
     program = (
         "import signal; from pathlib import Path; from airflow_provider.broker.local_broker import LocalBroker\n"
-        f"with LocalBroker(data=Path({str(tmp_path)!r})) as broker: print(broker.pid, flush=True); signal.pause()"
+        f"with LocalBroker(data=Path({str(tmp_path)!r}), start_timeout_s={DEADLINE_S}) as broker:\n"
+        "    print(broker.pid, flush=True); signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
@@ -111,7 +112,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BrokerStartError, match=rf"127\.0\.0\.1:{port}: Address already in use"):
-            LocalBroker(port=port).__enter__()
+            LocalBroker(port=port, start_timeout_s=DEADLINE_S).__enter__()
 
 
 def test_the_command_shows_where_the_broker_is_and_stops_it_when_told_to(tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_fetching_gives_up_on_a_silent_network(monkeypatch: pytest.MonkeyPatch, 
     silent.write_text("#!/bin/sh\necho resolving\nexec sleep 86400\n")
     silent.chmod(0o755)
     monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
-    monkeypatch.setattr(jars, "_DOWNLOAD_TIMEOUT_S", 3)
+    monkeypatch.setattr(jars, "_DOWNLOAD_TIMEOUT_S", 3 * SLOWNESS)
     with pytest.raises(JarsUnavailableError, match=r"Is there a network\?[^$]*resolving"):
         fetch_jars("any:thing:1", cache=tmp_path / "cache", report=lambda _: None)
 

@@ -216,7 +216,7 @@ def test_offsets_can_be_read_again_after_an_outage_of_the_broker(
     config = {"bootstrap.servers": shard_broker.bootstrap_servers, **COMMON}
     shard_log = kafka_log.KafkaShardLog(config, 0, 1, admin=AdminClient(config), group=lambda: None, renewed=False)
     try:
-        before = shard_log.handled_to(), shard_log.end()
+        before = wait_until(lambda: answered(lambda: (shard_log.handled_to(), shard_log.end())), "it is answered")
         shard_broker.kill()
         with pytest.raises(ShardError, match="how far shard 0 is handled is not known"):
             shard_log.handled_to()

@@ -77,7 +77,7 @@ class TestBrokerAway:
         self, group_id: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
     ) -> None:
         caplog.set_level(logging.INFO, "airflow_provider")
-        with LocalBroker() as broker:
+        with LocalBroker(start_timeout_s=DEADLINE_S) as broker:
             settings = settings_of(broker.bootstrap_servers)
             async with GroupTopics(settings, group_id, WORKER) as topics:
                 await topics.submit(JOB)
@@ -113,7 +113,9 @@ class TestRights:
                 f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
             ),
         }
-        with LocalBroker(security_protocol="SASL_PLAINTEXT", properties=properties) as running:
+        with LocalBroker(
+            security_protocol="SASL_PLAINTEXT", properties=properties, start_timeout_s=DEADLINE_S
+        ) as running:
             yield running
 
     @staticmethod

@@ -331,7 +331,7 @@ async def found_by(transport: GroupTransport, group_id: str) -> KafkaErrorCode:
 
 
 async def test_a_broker_that_is_killed_and_comes_back(group_id: str, caplog: pytest.LogCaptureFixture) -> None:
-    with LocalBroker() as broker:
+    with LocalBroker(start_timeout_s=DEADLINE_S) as broker:
         async with GroupTransport(settings_for(broker.bootstrap_servers)) as transport:
             group = Group(transport, await coordinator_of(transport, group_id), group_id)
             joined = await group.of_one("first")
@@ -383,6 +383,7 @@ def guarded(certificates: Certificates) -> Iterator[LocalBroker]:
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.client.plain.sasl.jaas.config": f'{JAAS} required user_alice="s3cret";',
         },
+        start_timeout_s=DEADLINE_S,
     ) as running:
         yield running
 
