@@ -17,6 +17,8 @@ from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.runs.runs import TaskRun
+from airflow_provider.spark import blame as spark_blame
+from airflow_provider.spark.runner import TaskOrder
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
 
@@ -107,6 +109,23 @@ def lets_queries_start_in_a_session_that_it_ends(patch: pytest.MonkeyPatch) -> N
     patch.setattr(CallsOfServer, "refuse_starts", refuse_starts)
 
 
+def looks_for_no_query_whose_start_was_cut_off(patch: pytest.MonkeyPatch) -> None:
+    """What is watched without the query's ids is neither found nor ended."""
+    watch = DetachedQueries.watch
+
+    def watch_what_is_known(self: DetachedQueries, order: TaskOrder, handle: Any) -> None:
+        if handle["run_id"] is not None:
+            watch(self, order, handle)
+
+    patch.setattr(DetachedQueries, "watch", watch_what_is_known)
+
+
+def takes_a_race_for_a_failure(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(spark_blame, "_is_conflict", lambda _thrown: False)
+
+
+WHEN_A_SERVER_ENDS: Final[tuple[Mistake, ...]] = (looks_for_no_query_whose_start_was_cut_off,)
+"""Noticed when a server ends under a start."""
 WHEN_TWO_BEGIN: Final[tuple[Mistake, ...]] = (
     begins_before_its_handle_is_read_back,
     forgets_queries_whose_records_were_overwritten,
@@ -118,6 +137,7 @@ WHEN_A_SERVER_IS_AWAY: Final[tuple[Mistake, ...]] = (
 )
 """Noticed when a query runs on a server that is away."""
 MISTAKES: Final[tuple[Mistake, ...]] = (
+    takes_a_race_for_a_failure,
     starts_beside_a_query_of_an_older_plan,
     uses_a_server_that_takes_calls_in_ended_sessions,
     closes_a_session_in_which_a_query_starts,

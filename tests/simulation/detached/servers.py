@@ -51,6 +51,7 @@ class Server:
     :ivar closed: the sessions that it has ended for ever
     :ivar active: the running queries, by session
     :ivar ended: the queries that have ended by themselves or were stopped, by session
+    :ivar errors: why these have ended, if they have failed
     :ivar ending: the sessions in which no query may start any more
     :ivar starting: the starts that it has accepted, and not yet registered
     :ivar started: how many queries it has started
@@ -63,6 +64,7 @@ class Server:
     closed: set[str] = field(default_factory=set)
     active: dict[str, Query] = field(default_factory=dict)
     ended: dict[str, Query] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     ending: set[str] = field(default_factory=set)
     starting: list[Start] = field(default_factory=list)
     started: int = 0
@@ -117,11 +119,13 @@ class Server:
         self.closed.add(session_id)
         self.active.pop(session_id, None)
 
-    def end(self, session_id: str) -> None:
+    def end(self, session_id: str, error: str | None = None) -> None:
         """The query of this session ends."""
         query = self.active.pop(session_id, None)
         if query is not None:
             self.ended[session_id] = query
+            if error is not None:
+                self.errors[session_id] = error
 
     def _answers(self) -> None:
         if self.away:
@@ -231,4 +235,6 @@ class WatchOfServer:
     def _what_became_of(self, handle: QueryHandle) -> WatchEvent:
         if handle.session_id not in self._server.ended:
             return QueryLost(handle, "it is not there")
-        return QueryStopped(handle) if handle.session_id in self._server.ending else QueryEnded(handle, None, 1)
+        if handle.session_id in self._server.ending:
+            return QueryStopped(handle)
+        return QueryEnded(handle, self._server.errors.get(handle.session_id), 1)

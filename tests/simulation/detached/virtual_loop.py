@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from collections.abc import Callable
 from typing import Any
 
 
@@ -18,6 +19,7 @@ class _NothingComes(selectors.BaseSelector):
         if timeout is None:
             raise AssertionError("everything waits, and nothing is due")
         self._loop.now += max(timeout, 0.0)
+        self._loop.turned()
         return self._inner.select(0)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -37,11 +39,24 @@ class _NothingComes(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """:ivar now: the virtual time, in seconds"""
+    """:ivar now: the virtual time, in seconds
+    :ivar turns: how often something could run since the loop began: each ``await`` that waits takes another turn
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.turns = 0
+        self._at_turn: dict[int, Callable[[], None]] = {}
         super().__init__(_NothingComes(selectors.DefaultSelector(), self))
+
+    def at_turn(self, turn: int, do: Callable[[], None]) -> None:
+        """Call this when the loop has turned so often, before anything else runs in that turn."""
+        self._at_turn[turn] = do
+
+    def turned(self) -> None:
+        self.turns += 1
+        if (do := self._at_turn.pop(self.turns, None)) is not None:
+            do()
 
     def time(self) -> float:
         return self.now

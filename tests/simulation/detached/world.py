@@ -21,6 +21,10 @@ from airflow_provider.runs.runs import RunState, TaskRun
 from airflow_provider.spark_connect.server import ConnectServer
 
 T = TypeVar("T")
+_RACE: Final = (
+    "org.apache.spark.SparkException: Race while writing batch 7\n"
+    "\tat org.apache.spark.sql.execution.streaming.MicroBatchExecution.markMicroBatchStart(MicroBatchExecution.scala:1)"
+)
 
 WORKERS: Final = tuple(map(WorkerId, ("w1", "w2", "w3")))
 TASKS: Final = (TaskId("a", 0), TaskId("a", 1))
@@ -113,6 +117,9 @@ class World:
         for checkpoint, runs in writers.items():
             if len(runs) > 1:
                 raise BrokenError(f"never two queries on a checkpoint that can both commit: {checkpoint}: {runs}")
+        for last in self.status.tasks.values():
+            if last.failures or last.state.final:
+                raise BrokenError(f"no task pays for servers, workers and other writers: {last}")
 
     def starts(self, life: Life, run: TaskRun) -> None:
         """Check that a starting task has the slots that it wants, or all free ones. A worker that has adopted more
@@ -229,6 +236,14 @@ class World:
             self.say(f"{server.server} begins anew")
             server.restart()
 
+    async def meddle(self) -> None:
+        """A stranger writes to the checkpoint of a running query, which notices that as it commits."""
+        running = [(server, session) for server in self.servers for session in server.active if not server.away]
+        if running:
+            server, session = self.chance.choice(running)
+            self.say(f"somebody else writes to the checkpoint of {session}")
+            server.end(session, _RACE)
+
     async def replan(self) -> None:
         self.say("the job is planned otherwise")
         self._plan(self.chance.randrange(1, 100))
@@ -242,7 +257,7 @@ class World:
 
 
 async def _history(world: World, steps: int) -> None:
-    troubles = (world.kill, world.sleep, world.cut_off, world.restart, world.replan)
+    troubles = (world.kill, world.sleep, world.cut_off, world.restart, world.replan, world.meddle)
     for _ in range(steps):
         for _ in range(world.chance.randrange(1, 15)):
             await asyncio.sleep(1)
@@ -354,6 +369,59 @@ async def the_answer_to_a_start_is_lost(world: World) -> None:
     while not life.own.starting:  # noqa: ASYNC110  time is virtual
         await asyncio.sleep(0.001)
     await _is_not_said_to_run_while_its_server_is_away(world, life, task)
+
+
+_LOOK_S: Final = 60
+"""Within this time the worker knows what has become of a query, if its server answers."""
+
+
+def turns_of_a_start(seed: int) -> int:
+    """For how many turns of the loop a start goes on, until its query runs and the record says so."""
+
+    async def in_peace(world: World) -> None:
+        world.owners = {TASKS[0]: WORKERS[0]}
+        world.lives[WORKERS[0]].take(frozenset({TASKS[0]}), Epoch(1))
+        while world.nothing_is_left():  # noqa: ASYNC110  time is virtual
+            await asyncio.sleep(1)
+
+    return played(seed, in_peace).loop.turns
+
+
+def a_server_that_ends(*, turn: int, back_s: float, times: int) -> Callable[[World], Coroutine[Any, Any, None]]:
+    """The server ends in this turn of a start, again and again 43 s apart.
+
+    :param back_s: how long it is away each time
+    """
+
+    async def history(world: World) -> None:
+        life, task = world.lives[WORKERS[0]], TASKS[0]
+        server, loop = life.own, world.loop
+
+        def end() -> None:
+            world.say("the server ends")
+            server.restart()
+            server.away = back_s > 0
+            loop.call_later(back_s, lambda: setattr(server, "away", False))
+
+        loop.at_turn(turn, end)
+        for time in range(1, times):
+            loop.call_later(43 * time, end)
+        world.owners = {task: WORKERS[0]}
+        life.take(frozenset({task}), Epoch(1))
+        await asyncio.sleep(43 * times)
+        unknown_since: float | None = None
+        for _ in range(2 * _LOOK_S):
+            await asyncio.sleep(1)
+            world.check()
+            last = world.status.tasks.get(task)
+            unknown = last is not None and last.state is TaskState.RUNNING and last.handle["run_id"] is None
+            unknown_since = (unknown_since or loop.now) if unknown else None
+            if unknown_since is not None and loop.now - unknown_since > _LOOK_S:
+                raise BrokenError(f"what is said to run has a query, or is looked for: {last}")
+        if left := world.nothing_is_left():
+            raise BrokenError(f"it runs again: {left}")
+
+    return history
 
 
 def play(seed: int, *, steps: int = 12) -> World:
