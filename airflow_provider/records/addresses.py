@@ -7,23 +7,36 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _HOST: Final = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\])(:\d*)?", re.ASCII | re.IGNORECASE)
+_SEPARATORS: Final = re.compile(r"[/\\]")
 _STEPS: Final = frozenset({".", ".."})
 
 
 def address_within(base_url: str, url: str) -> str:
-    """``url`` if it lies under ``base_url``, as browsers read it; otherwise empty."""
+    """``url`` if it lies under ``base_url``, as browsers, proxies and servers read it; otherwise empty."""
     base, parts = _parts(base_url), _parts(url)
     if base is None or parts is None:
         return ""
     if (parts.scheme, parts.netloc.lower()) != (base.scheme, base.netloc.lower()):
         return ""
-    steps = _STEPS.intersection(map(unquote, parts.path.split("/")))
-    return url if not steps and parts.path.startswith(f"{base.path.rstrip('/')}/") else ""
+    return url if parts.path.startswith(f"{base.path.rstrip('/')}/") and _leads_down(parts.path) else ""
 
 
 def web_address(url: str) -> str:
     """``url`` if it is one of the web; otherwise empty. It may lead anywhere, so show its host."""
     return url if _parts(url) is not None else ""
+
+
+def _leads_down(path: str) -> bool:
+    """Whether no step of the path leads up. A proxy may decode it before it looks for steps, and a Java server cuts off
+    what follows a semicolon in each of them.
+    """
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        return False
+    if not decoded.isprintable() or unquote(decoded) != decoded:
+        return False
+    return _STEPS.isdisjoint(step.partition(";")[0].strip() for step in _SEPARATORS.split(decoded))
 
 
 def _parts(url: str) -> SplitResult | None:

@@ -13,7 +13,8 @@ TASK = "dags/d/runs/manual__2026-01-01T00:00:00+00:00/tasks/w?try_number=1"
     "base", ["https://airflow.example", "https://airflow.example/", "https://Airflow.example/team/"]
 )
 def test_what_lies_under_the_base_is_a_link(base: str) -> None:
-    for path in (TASK, TASK.replace("/d/", "/tägliche/")):
+    runs = ("/tägliche/", "/a..b;c/", "/a%2Fb/", "/50%25/", "/...;/")
+    for path in (TASK, *(TASK.replace("/d/", run) for run in runs)):
         url = f"{base.rstrip('/')}/{path}"
         assert address_within(base, url) == url
 
@@ -31,6 +32,17 @@ def test_what_lies_under_the_base_is_a_link(base: str) -> None:
         "https://airflow.example/team/../auth/logout",
         "https://airflow.example/team/%2e%2E/auth/logout",
         "https://airflow.example/team/..\\auth",
+        "https://airflow.example/team/..%2fauth/logout",
+        "https://airflow.example/team/x%2F..%2F..%2Fauth/logout",
+        "https://airflow.example/team/..%5cauth/logout",
+        "https://airflow.example/team/..;/auth/logout",
+        "https://airflow.example/team/..;x=1/auth/logout",
+        "https://airflow.example/team/%2e%2e%3b/auth/logout",
+        "https://airflow.example/team/%252e%252e/auth/logout",
+        "https://airflow.example/team/..%252fauth/logout",
+        "https://airflow.example/team/..%00/auth/logout",
+        "https://airflow.example/team/..%20/auth/logout",
+        "https://airflow.example/team/%c0%ae%c0%ae/auth/logout",
         "https://airflow.example/\tteam/x",
         f" https://airflow.example/team/{TASK}",
         "//airflow.example/team/x",
