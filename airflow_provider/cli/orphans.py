@@ -111,8 +111,7 @@ def _token_for(server: ConnectServer | None) -> TokenOf:
     """Handles come from a topic. Whoever may write there must not get the token by naming a server of their own."""
 
     async def token_of(handle: QueryHandle) -> str:
-        named = server is not None and server.address == handle.server.address
-        return os.environ.get(TOKEN_ENV, "") if named else ""
+        return os.environ.get(TOKEN_ENV, "") if handle.server == server else ""
 
     return token_of
 

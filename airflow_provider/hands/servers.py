@@ -43,7 +43,7 @@ class Servers:
         :raises ServerNotAllowedError: if it may not be called
         :raises Exception: if its token can't be read
         """
-        if self.own is None or handle.server.address != self.own.address:
+        if handle.server != self.own:
             self.allowed.check(handle.server)
         return ConnectSettings(server=handle.server, token=await self.token_of(handle))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ def is_token(text: str) -> bool:
 class ConnectServer:
     """A server, and the user of its sessions.
 
+    :param host: in small letters, and an IPv6 address in its short form
     :param user_id: the user that owns the sessions on the server
     :param use_ssl: whether to use TLS
     :param databricks_cluster: the cluster of a Databricks workspace; empty: the host is not a workspace
@@ -87,12 +89,26 @@ class ConnectServer:
     @property
     def url(self) -> str:
         """The inverse of :meth:`parse`."""
-        cluster = f";{DATABRICKS_CLUSTER}={quote(self.databricks_cluster, safe='')}" if self.databricks_cluster else ""
-        user = quote(self.user_id, safe="")
-        return f"{SCHEME}{self.address}/;user_id={user};use_ssl={str(self.use_ssl).lower()}{cluster}"
+        return f"{SCHEME}{self.address}/;{self._user};{self._tls}{self._cluster}"
 
     def __str__(self) -> str:
-        return f"{SCHEME}{self.address}"
+        """The shortest URL that is parsed as this server."""
+        user = f";{self._user}" if self.user_id != DEFAULT_USER else ""
+        tls = f";{self._tls}" if self.use_ssl else ""
+        parameters = f"{user}{tls}{self._cluster}"
+        return f"{SCHEME}{self.address}{'/' if parameters else ''}{parameters}"
+
+    @property
+    def _user(self) -> str:
+        return f"user_id={quote(self.user_id, safe='')}"
+
+    @property
+    def _tls(self) -> str:
+        return f"use_ssl={str(self.use_ssl).lower()}"
+
+    @property
+    def _cluster(self) -> str:
+        return f";{DATABRICKS_CLUSTER}={quote(self.databricks_cluster, safe='')}" if self.databricks_cluster else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +132,10 @@ class ServerNotAllowedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AllowedServers:
-    """The servers that a process may call because a record names them. Whoever may write records could name any.
+    """The servers that a process may call because a record names them.
+
+    Whoever may write records could name any server, turn off TLS, or name another user or cluster. So a server must be
+    allowed as it stands in the record, with all of these.
 
     :param setting: the parameter or option that allows one, for people
     """
@@ -135,7 +154,7 @@ class AllowedServers:
 
     def check(self, server: ConnectServer) -> None:
         """:raises ServerNotAllowedError: naming the server, and the setting that allows it"""
-        if all(server.address != allowed.address for allowed in self.servers):
+        if server not in self.servers:
             raise ServerNotAllowedError(
                 f"{server} is not called, because only a record of the group names it. If the group's streams have run"
                 f" there, allow it by {self.setting}"
@@ -170,6 +189,8 @@ def _address(address: str) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port
+        if host and ":" in host:
+            host = str(ipaddress.IPv6Address(host))
     except ValueError as wrong:
         raise ConnectUrlError(f"the address of a Spark Connect server must be host or host:port: {wrong}") from None
     if not host:

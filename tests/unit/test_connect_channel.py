@@ -68,13 +68,43 @@ async def test_a_worker_calls_no_server_that_only_a_record_names(server: FakeCon
         assert (server.asked.total(), server.peers) == (0, set())
 
 
-async def test_servers_that_are_allowed_and_the_worker_s_own_are_called() -> None:
-    servers = Servers(own=ConnectServer(host="own"), allowed=AllowedServers.of(["sc://Old:1"]))
-    for known in (ConnectServer(host="own", user_id="other"), ConnectServer(host="old", port=1)):
-        settings = await servers.settings_of(QueryHandle(server=known, session_id="s"))
-        assert settings.server == known
-    with pytest.raises(ServerNotAllowedError):
-        await servers.settings_of(QueryHandle(server=ConnectServer(host="old"), session_id="s"))
+@pytest.mark.parametrize(
+    ("known", "named"),
+    [
+        ("sc://own", "sc://OWN:15002/;user_id=cospark;use_ssl=false"),
+        ("sc://old:1/;use_ssl=true;user_id=etl", "sc://Old:1/;user_id=etl;use_ssl=True"),
+        ("sc://[::1]", "sc://[0:0:0:0:0:0:0:1]:15002"),
+    ],
+)
+async def test_servers_that_are_allowed_and_the_worker_s_own_are_called(known: str, named: str) -> None:
+    handle = QueryHandle(server=ConnectServer.parse(named), session_id="s")
+    for servers in (Servers(own=ConnectServer.parse(known)), Servers(own=None, allowed=AllowedServers.of([known]))):
+        assert (await servers.settings_of(handle)).server == ConnectServer.parse(known)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "sc://host:443/;use_ssl=true;user_id=etl;x-databricks-cluster-id=mine",
+        "sc://host:444/;use_ssl=true;user_id=etl",
+        "sc://host:443/;use_ssl=false;user_id=etl",
+        "sc://host:443/;use_ssl=true;use_ssl=false;user_id=etl",
+        "sc://host:443/;user_id=etl",
+        "sc://host:443/;use_ssl=true",
+        "sc://host:443/;use_ssl=true;user_id=another",
+        "sc://host.:443/;use_ssl=true;user_id=etl",
+        "sc://h%6Fst:443/;use_ssl=true;user_id=etl",
+    ],
+)
+async def test_a_record_changes_nothing_of_how_a_known_server_is_called(named: str) -> None:
+    """It would turn off TLS, or end sessions of another user or cluster."""
+    known = "sc://host:443/;use_ssl=true;user_id=etl"
+    server = ConnectServer.parse(named)
+    for servers in (Servers(own=ConnectServer.parse(known)), Servers(own=None, allowed=AllowedServers.of([known]))):
+        with pytest.raises(ServerNotAllowedError) as refused:
+            await servers.settings_of(QueryHandle(server=server, session_id="s"))
+        said = str(refused.value).partition(" is not called")[0]
+        assert ConnectServer.parse(said) == server, "what it says can be allowed as it stands"
 
 
 async def test_a_channel_outlasts_its_server(server: FakeConnect) -> None:

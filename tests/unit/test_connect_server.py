@@ -30,6 +30,7 @@ SECRET = "s3cret-t0ken"
         ("sc://spark:1/;use_ssl=true", ConnectServer(host="spark", port=1, use_ssl=True)),
         ("sc://spark/;user_id=jos%C3%A9%3B;use_ssl=False", ConnectServer(host="spark", user_id="josé;")),
         ("sc://[::1]:15002/", ConnectServer(host="::1")),
+        ("sc://[0:0::A]", ConnectServer(host="::a")),
         (
             "sc://dbc:443/;x-databricks-cluster-id=0-a%3B",
             ConnectServer(host="dbc", port=443, databricks_cluster="0-a;"),
@@ -38,7 +39,7 @@ SECRET = "s3cret-t0ken"
 )
 def test_a_url_is_parsed_and_made_again(url: str, server: ConnectServer) -> None:
     assert ConnectServer.parse(url) == server
-    assert ConnectServer.parse(server.url) == server
+    assert ConnectServer.parse(server.url) == ConnectServer.parse(str(server)) == server
     assert is_connect(server.url)
 
 
@@ -48,6 +49,7 @@ def test_a_url_is_parsed_and_made_again(url: str, server: ConnectServer) -> None
         ("spark://host", "begins with sc://"),
         ("sc://", "names no host"),
         ("sc://host:port", "must be host or host:port"),
+        ("sc://[::x]", "must be host or host:port"),
         ("sc://host;use_ssl=true", "only a slash and parameters"),
         ("sc://host/path", "only a slash and parameters"),
         ("sc://host/;use_ssl=maybe", "must be true or false"),
