@@ -25,42 +25,47 @@ class _Made(NamedTuple):
 
 
 class Answers:
-    """The last answer to each question, which is made once for all who look at the same."""
+    """The last answer to each question, which is made once for all who look at the same.
+
+    ``whose`` tells apart users to whom the same question has different answers.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: OrderedDict[str, _Made] = OrderedDict()
         self._bytes = 0
 
-    def known(self, request: Request, version: str) -> Response | None:
+    def known(self, request: Request, version: str, whose: str = "") -> Response | None:
         """The answer, if it is in the cache or the browser has it.
 
         :param version: of what is asked for; the same question with the same version has the same answer
         """
-        tag = _tag(request, version)
+        question = _question(request, whose)
+        tag = _tag(question, version)
         if request.headers.get("if-none-match") == tag:
             return _response(request, _Made(tag, b""))
-        made = self._get(request)
+        made = self._get(question)
         return _response(request, made) if made is not None and made.tag == tag else None
 
-    def answer(self, request: Request, version: str, make: Callable[[], object]) -> Response:
+    def answer(self, request: Request, version: str, make: Callable[[], object], whose: str = "") -> Response:
         """The answer, from the cache or made now.
 
         :param make: makes it
         """
-        known = self.known(request, version)
+        known = self.known(request, version, whose)
         if known is not None:
             return known
-        made = _Made(_tag(request, version), msgspec.json.encode(make()))
-        self._put(request, made)
+        question = _question(request, whose)
+        made = _Made(_tag(question, version), msgspec.json.encode(make()))
+        self._put(question, made)
         return _response(request, made)
 
-    def last(self, request: Request) -> Response:
+    def last(self, request: Request, whose: str = "") -> Response:
         """The last answer to the question, for users who can't wait for the present one.
 
         :raises HTTPException: 503, to ask again soon, if there is none
         """
-        made = self._get(request)
+        made = self._get(_question(request, whose))
         if made is None:
             raise HTTPException(
                 status.HTTP_503_SERVICE_UNAVAILABLE,
@@ -69,16 +74,14 @@ class Answers:
             )
         return _response(request, made)
 
-    def _get(self, request: Request) -> _Made | None:
-        question = _question(request)
+    def _get(self, question: str) -> _Made | None:
         with self._lock:
             made = self._made.get(question)
             if made is not None:
                 self._made.move_to_end(question)
             return made
 
-    def _put(self, request: Request, made: _Made) -> None:
-        question = _question(request)
+    def _put(self, question: str, made: _Made) -> None:
         with self._lock:
             before = self._made.pop(question, None)
             self._made[question] = made
@@ -88,12 +91,12 @@ class Answers:
                 self._bytes -= len(dropped.body)
 
 
-def _question(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}"
+def _question(request: Request, whose: str) -> str:
+    return f"{request.url.path}?{request.url.query}#{whose}"
 
 
-def _tag(request: Request, version: str) -> str:
-    return f'"{hashlib.sha256(f"{_question(request)}#{version}".encode()).hexdigest()[:24]}"'
+def _tag(question: str, version: str) -> str:
+    return f'"{hashlib.sha256(f"{question}#{version}".encode()).hexdigest()[:24]}"'
 
 
 def _response(request: Request, made: _Made) -> Response:
