@@ -28,7 +28,7 @@ from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import tell
-from airflow_provider.topics.errors import BrokerAwayError, NoLeaderError, TopicError, TopicRightsError
+from airflow_provider.topics.errors import BrokerAwayError, NoLeaderError, PassingError, TopicError, TopicRightsError
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 
@@ -59,8 +59,8 @@ _NO_LEADER: Final = frozenset(
 """Errors of a topic that was just created, and while brokers come and go."""
 
 
-class NoCoordinatorsError(TopicError):
-    """A cluster has no coordinators of declarative groups."""
+class NoCoordinatorsError(PassingError):
+    """A cluster has no coordinators of declarative groups. It passes when one starts."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(

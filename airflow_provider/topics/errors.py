@@ -123,8 +123,10 @@ class NoTopicError(TopicError):
         return type(self), (self.topic,)
 
 
-class TopicRenewedError(TopicError):
-    """A topic was deleted and created again, so that it no longer has the records that were read from it."""
+class TopicRenewedError(PassingError):
+    """A topic was deleted and created again, so that it no longer has the records that were read from it. It passes when
+    the reader has noticed that, too, and reads the new topic.
+    """
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -136,8 +138,10 @@ class TopicRenewedError(TopicError):
         return type(self), (self.topic,)
 
 
-class ReaderFaultError(TopicError):
-    """A topic is no longer read because of a fault of this program. Its view is outdated, and must not be used."""
+class ReaderFaultError(LastingError):
+    """A topic is no longer read because of a fault of this program. Its view is outdated, and must not be used. The
+    reader has tried again by itself, in vain.
+    """
 
     def __init__(self, topic: str, fault: str) -> None:
         super().__init__(f"the topic {topic!r} is no longer read because of a fault of this program: {fault}")

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
-from airflow_provider.topics.errors import NoTopicError, ReaderFaultError, TopicError, TopicRightsError
+from airflow_provider.topics.errors import NoTopicError, PassingError, ReaderFaultError, TopicError, TopicRightsError
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.positions import Positions
@@ -201,7 +201,7 @@ class TopicReader:
         """
         for topic, sink in list(self._sinks.items()):
             if self._faults < _MOST_FAULTS:
-                _tell(sink, TopicError(f"the topic {topic!r} can't be read at present; trying again: {fault!r}"))
+                _tell(sink, PassingError(f"the topic {topic!r} can't be read at present; trying again: {fault!r}"))
             else:
                 self._give_up(topic, fault)
 

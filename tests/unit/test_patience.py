@@ -6,13 +6,16 @@ import pytest
 
 from airflow_provider.common import patience
 from airflow_provider.common.patience import patiently, waited_out
+from airflow_provider.requests.worker_requests import NoCoordinatorsError
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.topics.errors import (
     BrokerAwayError,
     NoLeaderError,
     NoTopicError,
+    ReaderFaultError,
     RefusedError,
     TopicError,
+    TopicRenewedError,
     TopicTimeoutError,
     UnsureError,
 )
@@ -39,8 +42,10 @@ async def tries_with(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> int:
         NoLeaderError("the topic 'g.status' can't be used at present: no leader"),
         TopicTimeoutError("waiting for the end of the topics of group 'g': not within 30 s"),
         ShardError("the records of shard 1 can't be read: no broker answers"),
+        NoCoordinatorsError("requests"),
+        TopicRenewedError("g.status"),
     ],
-    ids=["broker", "leader", "time", "shard"],
+    ids=["broker", "leader", "time", "shard", "coordinators", "renewed"],
 )
 async def test_what_may_pass_is_waited_out_and_told_once(
     wrong: TopicError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -50,7 +55,13 @@ async def test_what_may_pass_is_waited_out_and_told_once(
 
 
 @pytest.mark.parametrize(
-    "wrong", [NoTopicError("g.status"), RefusedError("broker:9092", "no", "check")], ids=["topic", "credentials"]
+    "wrong",
+    [
+        NoTopicError("g.status"),
+        RefusedError("broker:9092", "no", "check"),
+        ReaderFaultError("g.status", "RuntimeError()"),
+    ],
+    ids=["topic", "credentials", "fault"],
 )
 async def test_what_lasts_ends_it(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(type(wrong)):
