@@ -16,7 +16,7 @@ from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 
 RAISES = MemberId("raises")
-"""A member whose heartbeats make the machine fail."""
+"""A member whose heartbeats make the machine fail. So do those of members whose ids begin so."""
 HELD = MemberId("held")
 """A member whose heartbeats are answered when the timer fires."""
 TICKING = MemberId("ticking")
@@ -40,6 +40,7 @@ class EchoMachine:
     def __init__(self) -> None:
         self.groups: dict[str, EchoGroup] = {}
         self._held: list[Reply] = []
+        self._instances: dict[tuple[str, MemberId], str | None] = {}
         self._timer_at_ms: int | None = None
         self._ticks = False
 
@@ -64,6 +65,9 @@ class EchoMachine:
 
     def has_members(self, group_id: str) -> bool:
         return group_id in self.groups and bool(self.groups[group_id].members)
+
+    def instance_of(self, group_id: str, member_id: MemberId) -> str | None:
+        return self._instances.get((group_id, member_id))
 
     def made_of(self, group_id: str) -> MadeOf:
         return MadeOf(frozenset(), NO_TASKS)
@@ -99,7 +103,8 @@ class EchoMachine:
     def _ask(self, event: RequestArrived) -> Effects:
         body = event.body
         assert isinstance(body, ConnectGroupHeartbeatRequest)
-        if body.member_id == RAISES:
+        self._instances.setdefault((body.group_id, body.member_id), body.instance_id)
+        if body.member_id.startswith(RAISES):
             raise RuntimeError("a fault of the machine")
         if body.member_id == SILENT:
             return Effects(timer_at_ms=self._timer_at_ms)
@@ -123,7 +128,11 @@ class EchoMachine:
         return Effects(records=(record,), replies=(reply,), timer_at_ms=self._timer_at_ms)
 
 
-def heartbeat_of(group: str, member: str = "m") -> ConnectGroupHeartbeatRequest:
+def heartbeat_of(group: str, member: str = "m", *, worker: str | None = None) -> ConnectGroupHeartbeatRequest:
     return ConnectGroupHeartbeatRequest(
-        group_id=group, member_id=MemberId(member), member_epoch=MemberEpoch(0), rebalance_timeout_ms=1_000
+        group_id=group,
+        member_id=MemberId(member),
+        member_epoch=MemberEpoch(0),
+        instance_id=worker,
+        rebalance_timeout_ms=1_000,
     )

@@ -55,7 +55,7 @@ from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPre
 from airflow_provider.declarative.wire.records import Record
 from airflow_provider.declarative.wire.refusals import refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import NO_TASKS, Tasks
+from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 
 
 class Coordinator:
@@ -99,6 +99,12 @@ class Coordinator:
     def has_members(self, group_id: str) -> bool:
         desk = self._desks.get(group_id)
         return desk is not None and bool(desk.state.members)
+
+    def instance_of(self, group_id: str, member_id: MemberId) -> str | None:
+        """The instance id of a member. None: it has none, or is not known."""
+        desk = self._desks.get(group_id)
+        member = None if desk is None else desk.state.members.get(member_id)
+        return None if member is None else member.instance_id
 
     def stuck(self, group_id: str) -> str | None:
         """Why no target is computed for the group's epoch; None: there is one, or one is computed."""

@@ -9,7 +9,7 @@ from airflow_provider.coordinator.desk import MadeOf, Untaken
 from airflow_provider.coordinator.events import Effects, Event, ToBridge
 from airflow_provider.declarative.exchange import Write
 from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.model import Tasks
+from airflow_provider.protocol.model import MemberId, Tasks
 
 
 class Machine(Protocol):
@@ -28,6 +28,9 @@ class Machine(Protocol):
         """The longest session that a member of any of its groups may have."""
 
     def has_members(self, group_id: str) -> bool: ...
+
+    def instance_of(self, group_id: str, member_id: MemberId) -> str | None:
+        """The instance id of a member. None: it has none, or is not known."""
 
     def made_of(self, group_id: str) -> MadeOf:
         """What a target of the group would be computed from now."""

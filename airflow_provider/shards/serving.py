@@ -22,7 +22,7 @@ from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import AbortedError, BlamedError, OversizedError, ShardError
-from airflow_provider.shards.faulty import Faulty, Source, source_of
+from airflow_provider.shards.faulty import QUARANTINED, Faulty, Source, source_of
 from airflow_provider.shards.held import FAILED, Held
 from airflow_provider.shards.joining import Joining, Look, joins
 from airflow_provider.shards.machine import Machine, ShardLog
@@ -50,7 +50,7 @@ class Serving:
     """The serving of a shard, from loading to an end or an error. After an error, it must be discarded.
 
     :param held: requests that an earlier instance has not answered
-    :param faulty: the requests that the machine could not handle, or whose records are too large, and the members in
+    :param faulty: the requests that the machine could not handle, or whose records are too large, and the workers in
         quarantine: they are refused without it
     :param oversized: jobs and targets that are too large
     :param look: starts to check a group for classic workers, before a member joins a group without members: they would
@@ -255,7 +255,7 @@ class Serving:
         """Note which event is handled, and to blame for an exception. Between events, all read requests are."""
         for event in events:
             if isinstance(event, RequestArrived):
-                self._under_way, self._source = {event.request}, source_of(event.body)
+                self._under_way, self._source = {event.request}, self._source_of(event.body)
                 self._begun.add(event.request)
             elif isinstance(event, JobsRead):
                 self._jobs_under_way = {event.group_id: event.tasks}
@@ -263,7 +263,7 @@ class Serving:
             self._under_way, self._source, self._jobs_under_way = read, None, {}
 
     def _blame(self, fault: Exception) -> None:
-        """Keep from the machine what it has failed at, and a member whose requests it would fail at again. The
+        """Keep from the machine what it has failed at, and a worker whose requests it would fail at again. The
         quarantine outlasts the member's session, so that it joins anew.
 
         :raises BlamedError: if anything is to blame
@@ -279,8 +279,7 @@ class Serving:
             now_ms, for_ms = self._now_ms(), 2 * self._machine.longest_session_ms
             self._faulty.quarantine(source, now_ms=now_ms, until_ms=now_ms + for_ms)
             raise BlamedError(
-                f"a request of member {source.member_id!r} of group {source.group_id!r} could not be handled; all its"
-                f" requests are refused for {for_ms / 1000:.0f} s"
+                f"a request of {source} could not be handled; all its requests are refused for {for_ms / 1000:.0f} s"
             ) from fault
         if self._under_way:
             raise BlamedError(f"the requests {sorted(self._under_way)} could not be handled") from fault
@@ -296,13 +295,18 @@ class Serving:
             log.info(
                 "ignoring a request at offset %d that was overtaken by a later one of the same process", raw.offset
             )
-        elif raw.offset in self._faulty or self._faulty.is_quarantined(source_of(asked.body), now_ms):
+        elif raw.offset in self._faulty:
             self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
+        elif self._faulty.is_quarantined(self._source_of(asked.body), now_ms):
+            self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, QUARANTINED))
         elif now_ms < self._closed_until_ms and _makes_records(asked.body):
             self._writes.append(asked.sender.refusal(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _CLOSED))
         else:
             return asked
         return None
+
+    def _source_of(self, body: RequestBody) -> Source | None:
+        return source_of(body, self._machine.instance_of)
 
     def _refuse(self, request: RequestId, error: KafkaErrorCode, message: str) -> None:
         sender = self._held.answer(request)

@@ -124,8 +124,8 @@ class NoTopicError(TopicError):
 
 
 class TopicRenewedError(PassingError):
-    """A topic was deleted and created again, so that it no longer has the records that were read from it. It passes when
-    the reader has noticed that, too, and reads the new topic.
+    """A topic was deleted and created again, so that it no longer has the records that were read from it. It passes, as
+    the reader notices that, too, and reads the new topic.
     """
 
     def __init__(self, topic: str) -> None:

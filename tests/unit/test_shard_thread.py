@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from echo_machine import HEARTBEAT_MS, HELD, RAISES, SESSION_MS, EchoMachine
+from echo_machine import HEARTBEAT_MS, HELD, RAISES, SESSION_MS, EchoMachine, heartbeat_of
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
+from airflow_provider.coordinator.events import RequestArrived, RequestId
 from airflow_provider.declarative.exchange import RawRequest
 from airflow_provider.declarative.layout import Layout
 from airflow_provider.kafka import resting
@@ -19,6 +20,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.shards import shard as shard_module
 from airflow_provider.shards.errors import FencedError, OversizedError, ShardError
+from airflow_provider.shards.faulty import Faulty, source_of
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.shard import Shard
 
@@ -270,6 +272,38 @@ def test_one_member_at_whose_requests_the_machine_fails_stops_only_itself(
         wait_until(lambda: shard.shard._turn_at_ms == shard.clock_ms)
     shard.put(raw(10, RAISES))
     wait_until(lambda: log.opened == 3)
+
+
+def test_a_worker_at_whose_requests_the_machine_fails_does_not_come_back_as_another_member(lived: Live) -> None:
+    """Each of its processes has another member id; the name of the worker stays."""
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    for number in range(0, 6, 2):
+        failing = heartbeat_of("etl", f"{RAISES}-{number}", worker="w")
+        shard.put(raw(number, body=failing), raw(number + 1, body=heartbeat_of("etl", "m", worker="other")))
+        wait_until(lambda: number + 1 in log.answers)  # noqa: B023  called in here
+    assert log.opened == 2
+    refused = {reply.header.correlation_id: reply.body.error_message or "" for reply in log.replies}
+    assert "of this worker" in refused[4]
+
+
+def test_a_worker_that_joined_with_its_name_is_known_by_it_when_a_later_request_fails() -> None:
+    machine = EchoMachine()
+    machine.handle(RequestArrived(now_ms=0, request=RequestId(0), body=heartbeat_of("etl", "m1", worker="w")))
+    faulty = Faulty()
+    later = source_of(heartbeat_of("etl", "m1"), machine.instance_of)
+    assert later is not None
+    faulty.quarantine(later, now_ms=0, until_ms=10)
+    for body, kept_out in [
+        (heartbeat_of("etl", "m2", worker="w"), True),
+        (heartbeat_of("etl", "m1"), True),
+        (heartbeat_of("etl", "m2", worker="v"), False),
+        (heartbeat_of("other", "m1", worker="w"), False),
+        (heartbeat_of("etl", "m3"), False),
+    ]:
+        assert faulty.is_quarantined(source_of(body, EchoMachine().instance_of), 9) is kept_out
+    assert not faulty.is_quarantined(later, 10)
 
 
 def test_pauses_do_not_grow_while_the_machine_fails_at_another_member_each_time(
