@@ -30,7 +30,7 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks, WorkerId
 from airflow_provider.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.worker.ending import Ending
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.turned_clock
 
 
 class Recorder(IdleListener):

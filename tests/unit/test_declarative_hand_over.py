@@ -21,6 +21,8 @@ from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 
+pytestmark = pytest.mark.turned_clock
+
 
 def standby(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
     return Standby(lambda _task: True, lambda _task: False, lambda _task: True, stopped, changed, 0.0)

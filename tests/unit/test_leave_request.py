@@ -25,6 +25,8 @@ from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
 
+pytestmark = pytest.mark.turned_clock
+
 
 class LearningMembership(ToldMembership):
     """One of a group that learns tasks before they move, as long as the test does not say otherwise."""

@@ -19,6 +19,8 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
 from airflow_provider.records import ActionEvent, LogLevel, WorkerPhase, WorkerStatus
 from airflow_provider.records.log_levels import MOST_LOGGERS
 
+pytestmark = pytest.mark.turned_clock
+
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 DEBUG, ERROR, INFO = LogLevel.DEBUG, LogLevel.ERROR, LogLevel.INFO
 

@@ -22,6 +22,8 @@ from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
+pytestmark = pytest.mark.turned_clock
+
 TASKS = 2_000
 
 

@@ -17,6 +17,8 @@ from airflow_provider.records import SparkWork, StreamProgress, TaskKind, TaskSt
 from airflow_provider.runners.progress_polling import ProgressPolling
 from airflow_provider.spark.runner import TaskOrder, TaskProgressed
 
+pytestmark = pytest.mark.turned_clock
+
 HALF = JobCounts(stages=4, stages_done=2, tasks=1_200, tasks_done=700, rows_read=5_000_000, rows_written=9)
 IN_WORDS = "2 of 4 stages, 700 of 1,200 Spark tasks, 5,000,000 rows read, 9 rows written"
 

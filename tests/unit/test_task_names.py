@@ -29,6 +29,8 @@ from airflow_provider.reports.report import JobReport
 from airflow_provider.reports.standing import Standing
 from airflow_provider.worker.narrator import Narrator
 
+pytestmark = pytest.mark.turned_clock
+
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9)
 PLAN = PlanRecord.of(JOB, [{"name": "orders"}, {"checkpoint_key": "items"}, {"i": 2}], planned_by=W1, at_ms=0)

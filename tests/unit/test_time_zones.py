@@ -35,6 +35,8 @@ from airflow_provider.worker.narrator import Narrator
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
+pytestmark = pytest.mark.turned_clock
+
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 GROUP = record_of(members={W1: MemberId("1"), W2: MemberId("2"), W3: MemberId("3")}, leader=W1)
 SAID = (

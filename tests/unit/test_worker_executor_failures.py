@@ -15,10 +15,11 @@ from airflow_provider.topics.errors import TooLargeError, TopicError
 from airflow_provider.worker import journal as journal_module
 from airflow_provider.worker.journal import Journal
 
+pytestmark = pytest.mark.turned_clock
+
 # ---- failures
 
 
-@pytest.mark.turned_clock
 async def test_a_failed_task_is_tried_again_after_the_delay_as_often_as_the_job_says() -> None:
     async with bench() as worker:
         await worker.submit(retries=1, retry_delay_ms=10_000)

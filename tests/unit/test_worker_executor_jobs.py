@@ -13,6 +13,8 @@ from airflow_provider.topics.errors import TooLargeError
 from airflow_provider.topics.reader import Record
 from airflow_provider.worker import journal as journal_module
 
+pytestmark = pytest.mark.turned_clock
+
 # ---- jobs that change
 
 

@@ -35,6 +35,8 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import this_process
 
+pytestmark = pytest.mark.turned_clock
+
 # ---- hand-over
 
 
@@ -247,7 +249,6 @@ async def test_no_task_starts_before_it_is_stored_which_process_has_the_membersh
     await life.cancel()
 
 
-@pytest.mark.turned_clock
 async def test_what_it_was_not_to_start_yet_it_gives_up_at_once() -> None:
     life, saved = await held_by_a_standby()
     life.linger_s = 0.01

@@ -16,6 +16,8 @@ from airflow_provider.worker import worker as worker_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until
 
+pytestmark = pytest.mark.turned_clock
+
 
 def said(life: Life) -> WorkerStatus:
     return life.topics.status.workers[ME]

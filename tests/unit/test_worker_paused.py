@@ -18,6 +18,8 @@ from airflow_provider.protocol.model import Tasks
 from airflow_provider.records import Halt, TaskKind, WorkerPhase
 from airflow_provider.worker.ending import Ending
 
+pytestmark = pytest.mark.turned_clock
+
 PAUSE, RESUME = HaltJob(job="a", halt=Halt.PAUSED), ResumeJob(job="a")
 
 
@@ -29,7 +31,6 @@ async def _handed_over(life: Life) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.turned_clock
 @pytest.mark.parametrize("kind", [Life, DeclarativeLife], ids=["classic", "connect"])
 async def test_its_tasks_stay_its_own_in_the_triggerer_and_go_on_when_the_pause_has_ended(kind: type[Life]) -> None:
     life = kind()
@@ -63,7 +64,6 @@ async def test_its_tasks_stay_its_own_in_the_triggerer_and_go_on_when_the_pause_
         life.channel.close()
 
 
-@pytest.mark.turned_clock
 async def test_a_process_whose_spark_still_starts_is_kept_for_it_and_a_resume_goes_on_there() -> None:
     life = Life(member=LONG)
     life.linger_s = 2.0

@@ -18,6 +18,8 @@ from airflow_provider.records import WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.handed_over import HandedOver
 
+pytestmark = pytest.mark.turned_clock
+
 
 @pytest.fixture
 async def life() -> AsyncIterator[OtherLife]:
@@ -63,7 +65,6 @@ async def test_how_its_membership_ends_is_how_it_ends(life: OtherLife, how: HowE
     assert (outcome.ending, outcome.error) == (ending, "no such member")
 
 
-@pytest.mark.turned_clock
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 async def test_it_lingers_from_when_it_is_in_its_group_however_long_that_took(again: bool) -> None:
     async with living_elsewhere(linger_s=0.2) if again else joining_elsewhere(linger_s=0.2) as life:

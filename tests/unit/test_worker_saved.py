@@ -16,6 +16,8 @@ from airflow_provider.group.membership import Memberships
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.worker.handed_over import HandedOver
 
+pytestmark = pytest.mark.turned_clock
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -36,6 +36,8 @@ from airflow_provider.worker import holding
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
 
+pytestmark = pytest.mark.turned_clock
+
 SECRET = "tok3n-of-the-api"
 
 

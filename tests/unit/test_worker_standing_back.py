@@ -45,6 +45,8 @@ from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
 
+pytestmark = pytest.mark.turned_clock
+
 
 class SlowStarter:
     """Something that is there when the test says so."""
@@ -152,7 +154,6 @@ def _is_in(told: str, caplog: pytest.LogCaptureFixture) -> bool:
     return told in caplog.text
 
 
-@pytest.mark.turned_clock
 async def test_one_on_which_fails_what_goes_well_elsewhere_stands_back_for_longer_and_longer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,6 +21,8 @@ from airflow_provider.records import PlanRecord, TaskEvent, TaskState, TaskStatu
 from airflow_provider.runs import run_table
 from airflow_provider.runs.runs import TaskRun
 
+pytestmark = pytest.mark.turned_clock
+
 MANY = 1_000
 OTHER = WorkerId("w9")
 
@@ -143,7 +145,6 @@ async def test_that_is_said_of_so_many_in_a_round_and_no_more() -> None:
         assert words(worker)[TaskState.PENDING] == 300
 
 
-@pytest.mark.turned_clock
 async def test_the_last_word_is_of_the_epoch_in_which_the_task_is_released() -> None:
     """The round came while it was on its way: by one of an earlier epoch a leader would not know that it was."""
     async with bench() as worker:
