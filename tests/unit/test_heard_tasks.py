@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
 from stand_ins import LonelyCoordinator, MemoryTopics
 from waiting import DEADLINE_S
 from worker_life import LONG, MEMBER
@@ -20,6 +21,8 @@ from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
+
+pytestmark = pytest.mark.turned_clock
 
 
 async def test_each_start_and_end_is_heard_in_its_turn() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from waiting import eventually
 from worker_life import A0, A1, ME, Life, living
 
@@ -15,6 +16,8 @@ from airflow_provider.records import TaskKind, TaskState, WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
+
+pytestmark = pytest.mark.turned_clock
 
 
 async def _fail(life: Life, *tasks: TaskId) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
 from executor_bench import A0, ME, Bench
 from queries_bench import MINE, STARTED
 from queries_bench import Bench as Servers
@@ -14,6 +15,8 @@ from waiting import DEADLINE_S
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.worker.process_identity import this_process
+
+pytestmark = pytest.mark.turned_clock
 
 LEAVES = WorkerStatus(worker=ME, state=WorkerPhase.STOPPING, epoch=Epoch(1), slots=2, process=this_process())
 LET_GO = TaskStatus(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from executor_bench import A0, A1, PLANNER, Bench, bench
 from waiting import eventually
 
@@ -11,6 +12,8 @@ from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import JobDefinition, TaskState, TaskWork
 from airflow_provider.runs.run_table import RunTable
 from airflow_provider.runs.runs import RunState, TaskRun
+
+pytestmark = pytest.mark.turned_clock
 
 SOON_MS = 30
 STOPPED = "stopped after task_timeout of 0.03 s"
