@@ -153,7 +153,7 @@ async def test_workers_cut_off_for_longer_than_the_session_stop_before_others_st
 async def test_slow_answers_cost_no_worker_its_membership(fleet: MakeFleet, network: Network) -> None:
     """Each answer takes a third of a second: in the steady state, during rebalances, and for the leader."""
     way = network.ways[0]
-    async with fleet(*SHORT_SESSION, "--max-delay-ms", "0") as group:
+    async with fleet("--max-delay-ms", "0") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         way.slow_down(0.15)  # each way
         group.start("w2", "--bootstrap-servers", way.address)
