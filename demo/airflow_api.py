@@ -203,6 +203,15 @@ class AirflowApi:
     def unpause(self, dag_id: str) -> None:
         self._set_paused(dag_id, False)
 
+    def look_at_file(self, dag_id: str) -> None:
+        """Have the DAG processor look at the DAG's file soon: watchers of its unpaused DAGs' assets begin then.
+
+        Unpause all the file's DAGs before, and ask once: a second request is refused until the processor looks, and is
+        lost while it does.
+        """
+        token = self.request("GET", f"/dags/{quote(dag_id)}")["file_token"]
+        self.request("PUT", f"/parseDagFile/{quote(token)}")
+
     def _set_paused(self, dag_id: str, paused: bool) -> None:
         self.request("PATCH", f"/dags/{quote(dag_id)}", params={"update_mask": "is_paused"}, json={"is_paused": paused})
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import psutil
+from waiting import DEADLINE_S
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.common.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
@@ -36,6 +37,14 @@ from demo.airflow_api import AirflowApi, TaskInstance
 _BY: Final = "ann@laptop"
 EXAMPLE_GROUP: Final = f"example-{uuid.uuid4().hex[:8]}"
 """The prefix of group names that DAG files choose themselves."""
+LOOKS_ONCE: Final[Mapping[str, str]] = {
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "86400",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": f"{DEADLINE_S:.0f}",
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": f"{DEADLINE_S:.0f}",
+}
+"""For an Airflow whose DAG files do not change, as each look at one costs half a second of a core. That look may take
+long. See :meth:`AirflowApi.look_at_file`.
+"""
 
 
 class Group:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_group import EXAMPLE_GROUP, Group
+from airflow_group import EXAMPLE_GROUP, LOOKS_ONCE, Group
 from evidence import leave_behind
 from fleet import NEVER_LOST, Fleet
 from left_behind import folder_of
@@ -222,8 +222,7 @@ def airflow(
             "COSPARK_EXAMPLE_CONN_ID": "broker",
             "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),
-            # Each look at a file costs half a second of a core; watchers of assets begin at the next one.
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
+            **LOOKS_ONCE,
         },
     )
     with airflow:

@@ -65,6 +65,7 @@ def test_a_job_that_ends_and_a_worker_that_is_lost_start_the_example_dags(
     for dag_id in ("example_on_trouble", "example_after_job"):
         api.wait_for_dag(dag_id)
         api.unpause(dag_id)
+    api.look_at_file(dag_id)  # which has both
     workers = outside(group, "--session-timeout-ms", slow_ms(6_000), "--max-delay-ms", "0")
     for name in ("stays", "goes"):
         workers.start(name)
@@ -128,6 +129,7 @@ def test_no_event_is_lost_or_repeated_when_one_of_two_triggerers_dies(
     airflow.start_triggerer()
     api.wait_for_dag("watched")
     api.unpause("watched")
+    api.look_at_file("watched")
     groups = [f"{EXAMPLE_GROUP}.watched_{number}" for number in (1, 2)]
     triggerers = [name for name in airflow.processes if name.startswith("triggerer")]
     failed: dict[str, list[str]] = {group: [] for group in groups}

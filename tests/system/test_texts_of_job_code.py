@@ -82,6 +82,7 @@ def test_all_that_job_code_says_is_stored_and_nothing_ends(airflow: LocalAirflow
         group.deferred("texts", run, waiting)
     api.wait_for_dag("hears")
     api.unpause("hears")
+    api.look_at_file("hears")
     api.wait_until(lambda: bookmark(settings, GROUP, "failures"), what=lambda: "the watcher has not begun")
 
     for job, tasks in {"says": TEXTS, "writes": ASSETS}.items():

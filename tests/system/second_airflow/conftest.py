@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from airflow_group import LOOKS_ONCE
 from certificates import Certificates
 from names import EXAMPLES, SECRET_GROUP, TRIED, USER
 from searching import ProcessWatch, Secret, new_password
@@ -86,6 +87,7 @@ def airflow(
             # masks the connections that it has handed out anyway: another test checks what our code logs by itself.)
             "AIRFLOW__CORE__HIDE_SENSITIVE_VAR_CONN_FIELDS": "False",
             "AIRFLOW__CORE__FERNET_KEY": "",
+            **LOOKS_ONCE,
             "COSPARK_EXAMPLE_GROUP": EXAMPLES,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),
         },
