@@ -31,6 +31,8 @@ missed heartbeats. It loads the shard again, and gives every member a fresh sess
 """
 _STARVED_MS: Final = 10_000
 """How long requests may lie in the topic while none is read: then it is the consumer that does not work."""
+_LOOK_MS: Final = 5_000
+"""How often it is checked that requests are read while no timer asks for that."""
 _CERTAIN_MS: Final = 1_000
 """How old the known end of the requests may be when a timer fires."""
 _UNCERTAIN_S: Final = 0.02
@@ -89,6 +91,7 @@ class Shard:
         self._read_to = -1
         self._certain = True
         self._end = (-1, 0)
+        self._looked_at_ms = now_ms()
         self._behind_since_ms: int | None = None
         self._unserved_since_ms: int | None = now_ms()
         self._trouble = Trouble()
@@ -213,6 +216,8 @@ class Shard:
             self._certain = self._has_read_all(shard_log)
             if self._certain:
                 serving.fire()
+        elif serving.timer_at_ms is None:
+            self._look_for_unread(shard_log)
         self._tell(serving)
 
     def _check_not_stalled(self) -> None:
@@ -233,6 +238,19 @@ class Shard:
 
     def _timer_is_due(self, serving: Serving) -> bool:
         return serving.timer_at_ms is not None and serving.timer_at_ms <= self._now_ms()
+
+    def _look_for_unread(self, shard_log: ShardLog) -> None:
+        """Check from time to time that requests are read: without members there are no timers, and nobody could join.
+        An outage is no reason to load the shard again, because no member can have been silent meanwhile.
+        """
+        if self._now_ms() - self._looked_at_ms < _LOOK_MS:
+            return
+        try:
+            self._has_read_all(shard_log)
+        except ShardError as unknown:
+            log.debug("%s", unknown)
+        finally:
+            self._looked_at_ms = self._turn_at_ms = self._now_ms()
 
     def _has_read_all(self, shard_log: ShardLog) -> bool:
         """Whether all requests have been handled that were written up to a second ago. Otherwise, a member could be

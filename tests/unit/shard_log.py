@@ -13,6 +13,7 @@ from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC
 from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.bridges import PutWord
+from airflow_provider.shards.errors import ShardError
 
 READER = b"reader"
 
@@ -24,6 +25,7 @@ class MemoryLog:
     :ivar forgotten: whether there were records that are gone
     :ivar granted_ms: the longest session that is noted
     :ivar fails_to_load: what goes wrong there, too
+    :ivar end_fails: whether the end can't be asked for at present
     :ivar loads: set, unless it is to wait until then
     """
 
@@ -37,6 +39,7 @@ class MemoryLog:
         self.forgotten = False
         self.granted_ms = 0
         self.fails_to_load: list[Exception] = []
+        self.end_fails = False
         self.loads = threading.Event()
         self.loads.set()
 
@@ -63,6 +66,8 @@ class MemoryLog:
 
     def end(self) -> int:
         self.asked_for_end += 1
+        if self.end_fails:
+            raise ShardError("the end is not known")
         return self.ends_at
 
     def give_up(self) -> None:

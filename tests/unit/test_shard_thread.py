@@ -175,6 +175,29 @@ def test_requests_that_nobody_reads_are_noticed(lived: Live, reads: bool) -> Non
     ] * (not reads)
 
 
+def test_a_shard_without_members_notices_what_nobody_reads_and_bears_an_outage(lived: Live) -> None:
+    """It has no timer, and nobody can join."""
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    log.ends_at = 50
+
+    def looks(times: int) -> None:
+        asked = log.asked_for_end
+        while log.asked_for_end < asked + times:
+            shard.clock_ms += 3_000  # less than a stall
+            shard.shard.inbox.reached(0)  # wakes it
+            wait_until(lambda: shard.shard._turn_at_ms == shard.clock_ms)
+
+    log.end_fails = True
+    looks(3)
+    assert (log.opened, shard.starved) == (1, [])
+    log.end_fails = False
+    looks(3)
+    wait_until(lambda: shard.starved)
+    assert log.opened == 1
+
+
 def test_a_shard_that_is_taken_away_tells_those_who_wait(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)
