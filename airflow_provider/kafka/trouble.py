@@ -20,6 +20,10 @@ class Trouble:
         """How long it has not worked, in seconds; 0: it has just begun, or all is well."""
         return 0.0 if self._why is None else time.monotonic() - self._since
 
+    def lasting(self, words: str) -> str:
+        """These words, and for how long it has not worked; empty: it has just begun."""
+        return f"{words} {lasts_s:.0f} s" if (lasts_s := self.lasts_s) >= 1 else ""
+
     def is_news(self, why: str) -> bool:
         """Note a failure, and return whether to log it: it is the first one, has another reason than the last, or
         nothing was logged for half a minute.

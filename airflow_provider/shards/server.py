@@ -89,6 +89,7 @@ class ShardServer:
         self._outage = Outage(settings.bootstrap_servers)
         self._watch = TopicWatch(self._outage)
         self._trouble = Trouble()
+        self._session_ms = machine().shortest_session_ms
         self._shards: dict[int, Shard] = {}
         self._paused: set[int] = set()
         self._loaded: set[int] = set()
@@ -130,11 +131,14 @@ class ShardServer:
             except TopicError as wrong:
                 self.problem = wrong
                 if self._trouble.is_news(str(wrong)):
-                    log.warning("no shards are served: %s; trying again until some can be", wrong)
+                    since = self._trouble.lasting("; none has been for")
+                    log.warning("no shards are served: %s; trying again until some can be%s", wrong, since)
             except Exception as fault:
                 if self._trouble.is_news(repr(fault)):
-                    log.exception("no shards are served; trying again until some can be")
-            self._closing.wait(resting.fault())
+                    since = self._trouble.lasting("; none has been for")
+                    log.exception("no shards are served; trying again until some can be%s", since)
+            # Members hear of the end of an outage before their sessions end, as from a shard.
+            self._closing.wait(resting.fault(self._session_ms / 10_000))
         self._jobs.close()
 
     def _prepare(self) -> None:
@@ -312,6 +316,7 @@ class ShardServer:
         for shard in ending:
             self._loaded.discard(shard.shard)
             self._paused.discard(shard.shard)
+            self._session_ms = min(self._session_ms, shard.session_ms)
             shard.end()
         for shard in ending:
             if not shard.join(_REVOKED_S):

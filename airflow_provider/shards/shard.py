@@ -105,6 +105,11 @@ class Shard:
         since_ms = self._unserved_since_ms
         return 0.0 if since_ms is None else (self._now_ms() - since_ms) / 1000
 
+    @property
+    def session_ms(self) -> int:
+        """The shortest session that it has granted. Any thread may ask."""
+        return self._session_ms
+
     def start(self) -> None:
         self._thread.start()
 
@@ -151,7 +156,7 @@ class Shard:
             if self._trouble.is_news(repr(fault)):
                 log.error("shard %d could not be served; loading it again", self.shard, exc_info=fault)
         elif self._trouble.is_news(str(fault)):
-            since = f", and was not for {lasts_s:.0f} s" if (lasts_s := self._trouble.lasts_s) >= 1 else ""
+            since = self._trouble.lasting(", and was not for")
             log.warning("%s; shard %d will be served again when it is loaded%s", fault, self.shard, since)
 
     def _serve(self) -> None:

@@ -18,6 +18,7 @@ from airflow_provider.declarative.exchange import RawRequest
 from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.shards import server as server_module
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.errors import FencedError, ShardError
@@ -238,6 +239,39 @@ def test_why_no_shards_are_served_is_said_once_and_once_that_they_can_be(
         f"no shards are served: two are gone; {trying}",
     )
     assert again.startswith("shards can be served again, after ")
+
+
+def test_it_is_tried_again_before_a_tenth_of_the_shortest_session_is_over_and_said_for_how_long(
+    process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Members must hear of the end of an outage while their sessions last, however often it has failed."""
+
+    class Lasting(Trouble):
+        @property
+        def lasts_s(self) -> float:
+            return 46.0
+
+    process.assigned()
+    process.server._shards[0]._session_ms = 5_000
+    process.revoked()
+    rests: list[float] = []
+
+    def wait(rest_s: float) -> None:
+        rests.append(rest_s)
+        if len(rests) == 9:
+            process.server._closing.set()
+
+    def fail() -> None:
+        raise TopicError("no broker answers")
+
+    monkeypatch.setattr(process.server._closing, "wait", wait)
+    monkeypatch.setattr(process.server, "_prepare", fail)
+    monkeypatch.setattr(process.server, "_trouble", Lasting())
+    process.server._run()
+    assert max(rests) == rests[-1] == 0.5
+    assert caplog.records[-1].message == (
+        "no shards are served: no broker answers; trying again until some can be; none has been for 46 s"
+    )
 
 
 def test_nothing_is_served_before_the_number_of_shards_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
