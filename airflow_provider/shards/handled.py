@@ -8,9 +8,12 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from airflow_provider.declarative.layout import COORDINATORS
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.declarative.wire.errors import MalformedMessageError
+from airflow_provider.declarative.wire.records import decode_record
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.loading import read_moment
 from airflow_provider.topics.errors import RightsError, TopicError
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.rights import Operation, Right
@@ -63,7 +66,9 @@ def read_handled(config: Mapping[str, Any], shard: int) -> Handled:
 
 
 def check_shards(config: Mapping[str, Any], shards: int) -> None:
-    """Check that groups are in the shards in which earlier coordinators have served them.
+    """Check that groups are in the shards in which earlier coordinators have served them. When no coordinator has run
+    for ``offsets.retention.minutes``, by default a week, brokers forget what was noted. The groups' records stay, and
+    where they are says the same.
 
     :param shards: the present number
     :raises ShardError: no broker can tell
@@ -75,12 +80,37 @@ def check_shards(config: Mapping[str, Any], shards: int) -> None:
         for committed in _committed(config, range(shards), isolation="read_uncommitted")  # others may be serving
     }
     if other := noted - {0, shards}:
-        raise TopicError(
-            f"the topics {REQUESTS_TOPIC!r} and {RECORDS_TOPIC!r} have {shards} partitions, but groups are served in"
-            f" {max(other)} shards: with another number, their members would ask other coordinators, which know nothing"
-            " of them. Delete both topics: they are created again, workers stop their tasks and join again after a"
-            " session, and settings of groups have to be set again"
-        )
+        raise _moved(shards, f"groups are served in {max(other)} shards")
+    if shards not in noted and (group := _misplaced(config, shards)) is not None:
+        raise _moved(shards, f"group {group!r} was served in another number of shards")
+
+
+def _misplaced(config: Mapping[str, Any], shards: int) -> str | None:
+    """A group with a record in another shard than its own. None: there is no such group.
+
+    :raises ShardError: the records can't be read
+    """
+    for shard in range(shards):
+        for key, value, _ in read_moment(config, shard, given_up=lambda: False):
+            if value is not None and (group := _group_of(key)) is not None and partition_of(group, shards) != shard:
+                return group
+    return None
+
+
+def _group_of(key: bytes | None) -> str | None:
+    try:
+        return decode_record(key or b"", None).key.group_id
+    except MalformedMessageError:
+        return None  # told when it is loaded
+
+
+def _moved(shards: int, before: str) -> TopicError:
+    return TopicError(
+        f"the topics {REQUESTS_TOPIC!r} and {RECORDS_TOPIC!r} have {shards} partitions, but {before}: with another"
+        " number, their members would ask other coordinators, which know nothing of them. Delete both topics: they are"
+        " created again, workers stop their tasks and join again after a session, and settings of groups have to be set"
+        " again"
+    )
 
 
 def _committed(config: Mapping[str, Any], shards: range | list[int], *, isolation: str) -> list[TopicPartition]:
