@@ -44,6 +44,7 @@ from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.worker.ending import Ending
 
 ESCAPED: Final = "x\\u0000y \\ud800"
+THE_WHOLE: Final = "the group's topics or the log have the whole"
 JSON: Final = TypeAdapter(JsonValue)
 
 
@@ -107,7 +108,7 @@ def test_two_thousand_values_of_job_code_are_stored_by_airflows_own_columns() ->
         ((1, None, True), [1, None, True]),
         (JobGoal.FINISHED, "finished"),
         (object(), "(object)"),
-        ("a" * 70_000, "a" * (LONGEST_TEXT - 64) + "... (cut: it has 70000 characters)"),
+        ("a" * 70_000, "a" * (LONGEST_TEXT - 96) + f"... (cut: it has 70000 characters; {THE_WHOLE})"),
     ],
     ids=[
         "refused characters",
@@ -131,6 +132,23 @@ def test_a_value_that_contains_itself_and_branches_comes_to_an_end() -> None:
     value += [value, value]
     assert len(stored(storable(value))) == 2
     assert len(json.dumps(storable([BAD * 1_000] * 100_000))) < 2 * LARGEST
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"task": index, "error": "it has failed"} for index in range(100_000)],
+        {f"task {index}": "it has failed" for index in range(200_000)},
+        list(range(300_000)),
+        ["x" * 1_000] * 8_000,
+    ],
+    ids=["records", "map", "numbers", "texts"],
+)
+def test_a_value_is_cut_before_it_keeps_a_triggerer_from_its_other_triggers(value: Any) -> None:
+    """Airflow's serialisation takes a time for each character and each item, whatever the machine."""
+    text = json.dumps(storable(value))
+    assert len(text) < 1_200_000
+    assert text.endswith((f'more; {THE_WHOLE})"]', f'more; {THE_WHOLE})"}}'))
 
 
 def test_our_own_state_is_never_cut() -> None:
