@@ -21,7 +21,7 @@ from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.settings import WorkerSettings
 
 _STARTS_WITHIN_MS: Final = 10_000
-"""How much longer than a session its tasks wait for a process that Airflow has not started."""
+"""How much longer than a session its tasks wait for a process or a trigger that Airflow has not started."""
 
 
 class OwnRecord:
@@ -114,14 +114,14 @@ class OwnRecord:
             self.say_again()
 
     def say_that_it_is_handed_over(self) -> None:
-        """Say for whom the membership waits now: Airflow may not start it, as a pool is full, or a DAG paused.
+        """Say for whom the membership waits now: Airflow may not start it, as a pool is full, a DAG paused, or each
+        triggerer at its capacity. If it is not started while the session lasts, its tasks soon go to others.
 
-        If a task's process ends, the record has no member id, so that nobody takes the membership for gone. If there is
-        work for a process, and none is started while the session lasts, the work soon goes to others.
+        If a task's process ends, the record has no member id, so that nobody takes the membership for gone.
         """
         since = f"(since {time_in_words(wall_ms())})"
+        self.absence = replace(self.absence, returns_ms=_STARTS_WITHIN_MS)
         if self.phase is WorkerPhase.DEFERRED:
-            self.absence = replace(self.absence, returns_ms=_STARTS_WITHIN_MS)
             self._note(replace(self._status(), condition=f"{WAITS_FOR_PROCESS} {since}"))
         else:
             waiting = f"{WAITS_FOR_TRIGGERER} {since}"

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from airflow_values import group_record
 from stand_ins import MemoryTopics
 from suspending import Host
 from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
+from airflow_provider.group.leading import absences
 from airflow_provider.hands.standby import Standby
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
@@ -126,6 +128,18 @@ async def test_a_standby_holds_the_membership_until_there_is_something_to_run() 
     said = life.topics.status.workers[life.worker.settings.member.worker]
     assert said.condition.startswith("waits for Airflow to start its process (since "), "its pool may be full"
     assert said.returns_ms == 10_000, "when its session is over, its tasks soon go to workers that run"
+
+
+async def test_what_is_handed_over_to_a_triggerer_that_has_no_room_soon_goes_to_others() -> None:
+    """And not as late as if its task was tried again, which Airflow does not do."""
+    life = Life(returns_ms=90_000)
+    life.linger_s = 0.0
+    life.begin()
+    assert (await life.outcome()).ending is Ending.HANDED_OVER
+    said = life.topics.status.workers[ME]
+    assert said.condition.startswith("waits for a triggerer of Airflow (since ")
+    absent = absences([], group_record(said.epoch, members={ME: life.member.state.member_id}), {ME: said})
+    assert absent[ME].at_most_ms == 10_000
 
 
 async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_for() -> None:
