@@ -24,7 +24,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.records.held_back import may_not_be_started, waits_for_airflow
+from airflow_provider.records.held_back import may_not_be_started
 
 HERE_AFTER_MS: Final = 20_000
 """How long a task waits for its move. After that it is tried again where it is."""
@@ -146,7 +146,7 @@ def _staying(status: StatusSnapshot, *, wall_ms: int) -> Iterator[tuple[WorkerId
     held_back = may_not_be_started(record.members, status.workers, wall_ms=wall_ms)
     for worker in sorted(present(status) - record.leaving_soon - held_back - {BRIDGE}):
         said = status.workers.get(worker)
-        if said is None or said.drains or said.leaves_soon or waits_for_airflow(said):
+        if said is None or said.drains or said.leaves_soon or said.awaits is not None:
             continue
         if said.state is not WorkerPhase.STOPPING:
             yield worker, said.slots

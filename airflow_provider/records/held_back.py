@@ -7,17 +7,15 @@ from typing import Final
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.protocol.model import MemberId, WorkerId
+from airflow_provider.records.awaited import Awaited
 from airflow_provider.records.status import WorkerPhase, WorkerStatus
-
-WAITS_FOR_PROCESS: Final = "waits for Airflow to start its process"
-WAITS_FOR_TRIGGERER: Final = "waits for a triggerer of Airflow"
 
 _TRIED_AGAIN_MS: Final = 10 * 60_000
 
 
 def waits_for_airflow(said: WorkerStatus) -> str:
     """For what this worker waits since its membership was handed over, and since when; empty: for nothing."""
-    return said.condition if said.condition.startswith((WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER)) else ""
+    return said.condition if said.awaits is not None else ""
 
 
 def absences(workers: Mapping[WorkerId, WorkerStatus]) -> dict[MemberId, Absence]:
@@ -25,7 +23,7 @@ def absences(workers: Mapping[WorkerId, WorkerStatus]) -> dict[MemberId, Absence
     return {
         said.member_id: Absence(returns_ms=said.returns_ms)
         for said in workers.values()
-        if said.condition.startswith(WAITS_FOR_PROCESS)
+        if said.awaits is Awaited.PROCESS
     }
 
 
@@ -38,15 +36,11 @@ def may_not_be_started(
     :param members: those in the group
     :param wall_ms: now, milliseconds since 1970
     """
-    held_back = (
-        said
-        for worker, said in workers.items()
-        if said.condition.startswith(WAITS_FOR_PROCESS) and worker not in members
-    )
+    held_back = (said for worker, said in workers.items() if said.awaits is Awaited.PROCESS and worker not in members)
     if not any(abs(wall_ms - said.at_ms) < _TRIED_AGAIN_MS for said in held_back):
         return frozenset()
     return frozenset(
         worker
         for worker, said in workers.items()
-        if said.state is WorkerPhase.DEFERRED and worker in members and not waits_for_airflow(said)
+        if said.state is WorkerPhase.DEFERRED and worker in members and said.awaits is None
     )

@@ -21,6 +21,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     tasks_to_json,
 )
+from airflow_provider.records.awaited import Awaited, awaited_in
 from airflow_provider.records.checks import check_job_name
 from airflow_provider.records.costs import RUNS_KEPT
 from airflow_provider.records.counted import Counted
@@ -411,6 +412,7 @@ class WorkerStatus:
     :param left: why it leaves, or has left, in an orderly way; written before it tells the coordinator
     :param returns_ms: how long it would take at most to return if this process ended; 0: it never would; None: unknown
     :param condition: what keeps its tasks from running, or the worker from taking any; mostly empty
+    :param awaits: for what of Airflow it waits since its membership was handed over; the condition says it in words
     :param learning: the tasks that it learns; here, because the records of those tasks are their owners'
     :param leaves_soon: it was asked to leave when others have learned its tasks. It keeps running them, unless it
         drains because nothing is learned in its group
@@ -434,6 +436,7 @@ class WorkerStatus:
     left: LeaveReason | None = None
     returns_ms: Annotated[int, COUNT] | None = None
     condition: Annotated[str, TEXT] = ""
+    awaits: Awaited | None = None
     learning: tuple[Lesson, ...] = ()
     leaves_soon: bool = False
     failed_warm_ups: tuple[FailedWarmUp, ...] = ()
@@ -473,6 +476,7 @@ class WorkerStatus:
             "spark_ui": self.spark_ui,
             **({} if self.allowed is None else {"allowed": list(self.allowed)}),
             **({"time_zone": self.time_zone} if self.time_zone else {}),
+            **({"awaits": self.awaits.value} if self.awaits else {}),
         }
 
     @classmethod
@@ -482,6 +486,8 @@ class WorkerStatus:
         :raises ValueError: for anything else, naming the field
         """
         status = convert(data, cls)
+        if status.awaits is None and (awaits := awaited_in(status.condition)) is not None:
+            status = replace(status, awaits=awaits)
         if status.returns_ms is None or status.returns_ms <= LONGEST_DELAY_MS:
             return status
         # A leader computes a deadline from it, for which nothing is longer than the longest delay.

@@ -12,7 +12,7 @@ from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Tasks
 from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
-from airflow_provider.records.held_back import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER
+from airflow_provider.records.awaited import Awaited
 from airflow_provider.records.times import time_in_words
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
@@ -122,10 +122,9 @@ class OwnRecord:
         since = f"(since {time_in_words(wall_ms())})"
         self.absence = replace(self.absence, returns_ms=_STARTS_WITHIN_MS)
         if self.phase is WorkerPhase.DEFERRED:
-            self._note(replace(self._status(), condition=f"{WAITS_FOR_PROCESS} {since}"))
+            self._note(_awaiting(self._status(), Awaited.PROCESS, since))
         else:
-            waiting = f"{WAITS_FOR_TRIGGERER} {since}"
-            self._note(replace(self._status(), member_id=UNKNOWN_MEMBER_ID, condition=waiting))
+            self._note(_awaiting(replace(self._status(), member_id=UNKNOWN_MEMBER_ID), Awaited.TRIGGERER, since))
 
     def _say_once(self) -> None:
         if not self._soon:
@@ -169,3 +168,7 @@ class OwnRecord:
             allowed=hands.allowed,
             time_zone=hands.time_zone,
         )
+
+
+def _awaiting(status: WorkerStatus, awaits: Awaited, since: str) -> WorkerStatus:
+    return replace(status, awaits=awaits, condition=f"{awaits.in_words} {since}")

@@ -11,7 +11,7 @@ from waiting import wait_until
 
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind, TaskState
-from airflow_provider.records.held_back import WAITS_FOR_PROCESS
+from airflow_provider.records.awaited import Awaited
 from airflow_provider.reports.worker_words import worker_in_words
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
@@ -186,7 +186,7 @@ def test_a_worker_that_gets_work_while_its_dag_is_paused(
     before = group.wait_for_members(OUTSIDE, SHORTLY)
     group.api.pause("held_shortly")
     group.submit("endless", tasks=4, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
-    waiting = f"deferred, {WAITS_FOR_PROCESS} (since "
+    waiting = f"deferred, {Awaited.PROCESS.in_words} (since "
     group.wait_for(lambda seen: (worker_in_words(SHORTLY, seen.status) or "").startswith(waiting), waiting)
     group.api.wait_for_task(worker.dag_id, worker.run_id, worker.task_id, states=("scheduled",))
     given = group.wait_for_running("endless", 4)

@@ -28,7 +28,7 @@ from airflow_provider.records import (
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.records.held_back import WAITS_FOR_PROCESS
+from airflow_provider.records.awaited import Awaited
 from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.group_words import as_lines
 from airflow_provider.ui.views.groups import group_in_short
@@ -107,8 +107,8 @@ def test_what_keeps_a_worker_from_running_its_tasks_is_told_beside_those_that_wa
 
 
 def test_that_a_worker_waits_for_its_next_process_is_no_fault_while_it_is_in_the_group() -> None:
-    waits = f"{WAITS_FOR_PROCESS} (since 12:00:00 UTC)"
-    workers = {name: replace(said, condition=waits) for name, said in BUSY.workers.items()}
+    waits = f"{Awaited.PROCESS.in_words} (since 12:00:00 UTC)"
+    workers = {name: replace(said, awaits=Awaited.PROCESS, condition=waits) for name, said in BUSY.workers.items()}
     assert group_in_short("g", JOBS, replace(BUSY, workers=workers), now_ms=0).wrong == ("job a: 1 task has failed",)
 
 

@@ -28,7 +28,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import MemberId, Tasks, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
-from airflow_provider.records.held_back import WAITS_FOR_PROCESS
+from airflow_provider.records.awaited import Awaited
 
 RUNS, DEFERRED, HELD = WorkerId("runs"), WorkerId("sleeps"), WorkerId("held")
 ALL = tasks_of_jobs({"a": 5})
@@ -45,7 +45,7 @@ def said(worker: WorkerId, phase: WorkerPhase, **more: Any) -> WorkerStatus:
     return replace(worker_status(worker, 3, phase), member_id=id_of(worker), at_ms=LAST_HEARD, **more)
 
 
-WAITS = said(HELD, WorkerPhase.DEFERRED, condition=f"{WAITS_FOR_PROCESS} (since a while)", returns_ms=10_000)
+WAITS = said(HELD, WorkerPhase.DEFERRED, awaits=Awaited.PROCESS, returns_ms=10_000)
 AT_WORK = said(HELD, WorkerPhase.STABLE, returns_ms=10_000)
 
 

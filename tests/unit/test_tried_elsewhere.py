@@ -19,7 +19,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, SubProtocol, TaskId
 from airflow_provider.records import TaskKind, TaskState, WorkerPhase
-from airflow_provider.records.held_back import WAITS_FOR_PROCESS
+from airflow_provider.records.awaited import Awaited
 
 RAN_LONG = {"started_at_ms": NOW - 60_000}
 
@@ -86,11 +86,11 @@ def test_a_worker_that_airflow_does_not_start_is_no_better_place() -> None:
     group = failed_beside_healthy()
     group.say(W2, state=WorkerPhase.DEFERRED)
     assert group.places == {A0: W2}
-    lost = said(W3, state=WorkerPhase.DEFERRED, condition=f"{WAITS_FOR_PROCESS} since 12:00", at_ms=NOW)
+    lost = said(W3, state=WorkerPhase.DEFERRED, awaits=Awaited.PROCESS, at_ms=NOW)
     group.status = replace(group.status, workers={**group.status.workers, W3: lost})
     assert group.places == {}, "what holds back another one may hold it back, too"
     group = failed_beside_healthy()
-    group.say(W2, state=WorkerPhase.DEFERRED, condition=f"{WAITS_FOR_PROCESS} since 12:00")
+    group.say(W2, state=WorkerPhase.DEFERRED, awaits=Awaited.PROCESS)
     assert group.places == {}
 
 

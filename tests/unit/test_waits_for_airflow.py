@@ -17,7 +17,8 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
-from airflow_provider.records.held_back import WAITS_FOR_PROCESS, WAITS_FOR_TRIGGERER, may_not_be_started
+from airflow_provider.records.awaited import Awaited
+from airflow_provider.records.held_back import may_not_be_started
 from airflow_provider.reports.worker_words import worker_in_words
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
@@ -25,15 +26,30 @@ SINCE = "(since 2026-01-01 00:00:00 UTC)"
 
 
 @pytest.mark.parametrize(
-    ("waits", "phase"), [(WAITS_FOR_PROCESS, WorkerPhase.DEFERRED), (WAITS_FOR_TRIGGERER, WorkerPhase.STABLE)]
+    ("awaits", "phase"), [(Awaited.PROCESS, WorkerPhase.DEFERRED), (Awaited.TRIGGERER, WorkerPhase.STABLE)]
 )
-def test_it_is_shown_as_waiting_in_the_group_and_when_its_session_is_over(waits: str, phase: WorkerPhase) -> None:
-    said = replace(worker_status("w1", 3, phase), condition=f"{waits} {SINCE}")
+def test_it_is_shown_as_waiting_in_the_group_and_when_its_session_is_over(awaits: Awaited, phase: WorkerPhase) -> None:
+    waits = awaits.in_words
+    said = replace(worker_status("w1", 3, phase), awaits=awaits, condition=f"{waits} {SINCE}")
     there = StatusSnapshot(group=group_record(3), workers={W1: said})
     assert worker_in_words(W1, there) == f"{phase.value}, {waits} {SINCE}"
     lost = {W1: frozenset({TaskId("job", 0)})}
     gone = group_record(4, members={}, assignment={}, memory=Memory(assignment=lost, deadline_ms=9_000))
     assert worker_in_words(W1, replace(there, group=gone)) == f"{waits} {SINCE}", "it is not lost"
+
+
+@pytest.mark.parametrize("awaits", Awaited)
+def test_a_record_of_an_earlier_release_says_it_in_words_alone(awaits: Awaited) -> None:
+    said = replace(worker_status("w1", 3), awaits=awaits, condition=f"{awaits.in_words} {SINCE}")
+    assert WorkerStatus.from_json(said.to_json()) == said
+    earlier = {name: value for name, value in said.to_json().items() if name != "awaits"}
+    assert WorkerStatus.from_json(earlier) == said
+
+
+def test_what_only_begins_with_other_words_waits_for_nothing() -> None:
+    said = replace(worker_status("w1", 3), condition="waits for executors")
+    assert WorkerStatus.from_json(said.to_json()).awaits is None
+    assert "awaits" not in said.to_json()
 
 
 def test_its_tasks_wait_as_long_for_it_as_it_says() -> None:
@@ -51,7 +67,7 @@ class TestOthersThatAreDeferred:
         """w9 was lost while it waited for its process; w1 runs, and w2 is deferred."""
         waiting = replace(
             worker_status("w9", 5, WorkerPhase.DEFERRED),
-            condition=f"{WAITS_FOR_PROCESS} {SINCE}",
+            awaits=Awaited.PROCESS,
             at_ms=self.NOW_MS - int(waits_s * 1000),
         )
         phase = WorkerPhase.DEFERRED if deferred else WorkerPhase.STABLE

@@ -14,7 +14,6 @@ from airflow_provider.ledger.progress import converged, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.records import TaskState
-from airflow_provider.records.held_back import waits_for_airflow
 from airflow_provider.reports.group_warnings import group_warnings
 from airflow_provider.reports.learners import given_up
 
@@ -150,7 +149,7 @@ def _wrong(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
         yield f"worker {worker} stands back: {why}"
     for worker in sorted(present(status)):
         said = status.workers.get(worker)
-        if said is not None and said.condition not in _NOT_WRONG and not waits_for_airflow(said):
+        if said is not None and said.condition not in _NOT_WRONG and said.awaits is None:
             yield f"worker {worker}: {said.condition}"
     if status.group is None and jobs.jobs:
         yield "no worker has joined yet"

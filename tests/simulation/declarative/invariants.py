@@ -22,7 +22,6 @@ from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.member_events import Command, StartTasks, StopTasks
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks, WorkerId
 from airflow_provider.records import WorkerStatus
-from airflow_provider.records.held_back import waits_for_airflow
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process
@@ -186,7 +185,7 @@ def tasks_wait_shortly_for_who_is_not_started(
     """The tasks of a member that Airflow does not start wait as long as its record says, and not the longest delay."""
     for said in records.values():
         waits = group.target.delayed.get(said.member_id)
-        if waits is None or not waits_for_airflow(said) or said.returns_ms is None:
+        if waits is None or said.awaits is None or said.returns_ms is None:
             continue
         left_ms = decode_remembered(waits.metadata).until_ms - latest_wall_ms
         if left_ms > said.returns_ms:

@@ -34,7 +34,7 @@ from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
-from airflow_provider.records.held_back import WAITS_FOR_PROCESS
+from airflow_provider.records.awaited import Awaited
 from airflow_provider.shards.bridges import Bridges
 
 PEOPLE = b"people"
@@ -180,7 +180,7 @@ class World:
 
     def hold_back(self, process: Process) -> None:
         """The process hands over its membership and ends, and Airflow does not start the next one."""
-        self._write(process, WorkerPhase.DEFERRED, condition=WAITS_FOR_PROCESS, returns_ms=STARTS_WITHIN_MS)
+        self._write(process, WorkerPhase.DEFERRED, awaits=Awaited.PROCESS, returns_ms=STARTS_WITHIN_MS)
         self.kill(process)
 
     def _write(self, process: Process, phase: WorkerPhase, **said: Any) -> None:
