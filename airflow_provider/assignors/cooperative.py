@@ -133,7 +133,7 @@ def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # no
     difference = compare(round, memory)
     stopped = difference.stopped
     kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
-    goes = elsewhere(round, kept, (*difference.created, *difference.lost) if round.better else ())
+    goes = elsewhere(round, kept, (*difference.created, *difference.lost) if round.tried.places else ())
     difference = goes.beyond(difference)
     lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=max_delay_ms)
     again = planned_again(difference.created, round, memory)

@@ -58,7 +58,9 @@ def elsewhere(round: Round, kept: Shares, unowned: Iterable[TaskId]) -> Elsewher
     :param kept: what each member keeps of what it owned
     :param unowned: what nobody has
     """
-    better = {task: worker for task, worker in round.better.items() if worker in kept and worker not in round.draining}
+    better = {
+        task: worker for task, worker in round.tried.places.items() if worker in kept and worker not in round.draining
+    }
     if not better:
         return Elsewhere()
     taken = {

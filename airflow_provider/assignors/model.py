@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.protocol.model import (
@@ -56,6 +56,21 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriedElsewhere:
+    """The tasks that have failed on one worker, and are tried on another one.
+
+    :param places: where those that wait are to be tried next, whatever the shares are
+    :param there: those that are at such a place: they count, but do not move for balance
+    """
+
+    places: Mapping[TaskId, WorkerId] = field(default_factory=dict)
+    there: Tasks = NO_TASKS
+
+
+NONE_ELSEWHERE: Final = TriedElsewhere()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What a leader knows when it assigns.
 
@@ -70,8 +85,7 @@ class Round:
     :param draining: members that start nothing more, and leave when their running tasks have finished
     :param stays: tasks that are not stopped for balance in this round
     :param costs: the costs of batch tasks; where they differ, these are shared out by cost, the others by number
-    :param better: where tasks that have failed are to be tried again, whatever the shares are
-    :param pinned: tasks that have failed elsewhere and stay where they are now: they count, but do not move for balance
+    :param tried: the tasks that have failed, and where they are tried again
     """
 
     now_ms: int
@@ -85,8 +99,7 @@ class Round:
     draining: frozenset[WorkerId] = frozenset()
     stays: Tasks = NO_TASKS
     costs: Costs = NO_COSTS
-    better: Mapping[TaskId, WorkerId] = field(default_factory=dict)
-    pinned: Tasks = NO_TASKS
+    tried: TriedElsewhere = NONE_ELSEWHERE
 
 
 class MoveReason(str, Enum):

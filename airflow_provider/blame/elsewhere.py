@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.blame.evidence import able
+from airflow_provider.assignors.model import TriedElsewhere
+from airflow_provider.blame.evidence import able, found_a_place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import configured
@@ -46,6 +47,13 @@ def better_places(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -
     places = Places(jobs, status, wall_ms=wall_ms)
     failed.sort(key=lambda last: last.task)
     return {last.task: place for last in failed if (place := places.take(last)) is not None}
+
+
+def tried_elsewhere(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> TriedElsewhere:
+    """What a leader has to know of tasks that have failed."""
+    return TriedElsewhere(
+        places=better_places(jobs, status, wall_ms=wall_ms), there=found_a_place(jobs, status, wall_ms=wall_ms)
+    )
 
 
 class Places:

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.model import NONE_ELSEWHERE, Absence, LeaveReason, TriedElsewhere
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
@@ -59,8 +59,7 @@ class Group:
     :param revocation_rank: which running tasks to stop first if some must be stopped: those with the lowest rank; 0 for
         tasks that are not named. Known as far as the computing member knows it
     :param costs: what batch tasks cost, as far as the computing member knows it
-    :param better: where tasks that have failed are to be tried again, by the names of workers, likewise
-    :param pinned: tasks that have failed elsewhere and stay where they are, likewise
+    :param tried: the tasks that have failed, and where they are tried again, by the names of workers, likewise
     :param absent: what former members have written of their absence when they could no longer tell the coordinator,
         likewise; it takes precedence over their metadata
     :param held_back: workers that may not be started, by their names, likewise: they get nothing new
@@ -74,8 +73,7 @@ class Group:
     max_delay_ms: int | None = None
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
     costs: Costs = NO_COSTS
-    better: Mapping[TaskId, WorkerId] = field(default_factory=dict)
-    pinned: Tasks = NO_TASKS
+    tried: TriedElsewhere = NONE_ELSEWHERE
     absent: Mapping[MemberId, Absence] = field(default_factory=dict)
     held_back: frozenset[WorkerId] = frozenset()
 

@@ -141,8 +141,7 @@ def _known(group: Group) -> _Known:
             | group.held_back,
             stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _places_what_waits(group) else NO_TASKS,
             costs=group.costs,
-            better=group.better,
-            pinned=group.pinned,
+            tried=group.tried,
         ),
         memory=Memory(
             generation=_ONE,
@@ -170,7 +169,7 @@ def _places_what_waits(group: Group) -> bool:
     if group.departed or any(said.target == NO_TARGET for said in group.members.values()):
         return False
     assigned = NO_TASKS.union(*(said.target.tasks for said in group.members.values()))
-    return group.configured < assigned or (group.configured == assigned and bool(group.better))
+    return group.configured < assigned or (group.configured == assigned and bool(group.tried.places))
 
 
 def _names(members: Mapping[MemberId, GroupMember]) -> dict[MemberId, WorkerId]:

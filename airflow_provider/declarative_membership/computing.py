@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.model import Absence
+from airflow_provider.assignors.model import NONE_ELSEWHERE, Absence, TriedElsewhere
 from airflow_provider.client_assignors.client_assignor import (
     Assignment,
     ClientSideAssignor,
@@ -20,7 +20,7 @@ from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
 from airflow_provider.declarative.wire.install_assignment import InstalledMember
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse, PreparedMember
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 
 
 def group_of(
@@ -30,8 +30,7 @@ def group_of(
     now_ms: int,
     revocation_rank: Mapping[TaskId, int],
     costs: Costs = NO_COSTS,
-    better: Mapping[TaskId, WorkerId] = MappingProxyType({}),
-    pinned: Tasks = NO_TASKS,
+    tried: TriedElsewhere = NONE_ELSEWHERE,
     absent: Mapping[MemberId, Absence] = MappingProxyType({}),
     held_back: frozenset[WorkerId] = frozenset(),
 ) -> Group:
@@ -41,8 +40,7 @@ def group_of(
     :param now_ms: wall clock, milliseconds since 1970
     :param revocation_rank: which running tasks to stop first if some must be stopped, as far as this member knows
     :param costs: what batch tasks cost, as far as this member knows
-    :param better: where tasks that have failed are to be tried again, as far as this member knows
-    :param pinned: tasks that have failed elsewhere and stay where they are, as far as this member knows
+    :param tried: the tasks that have failed, and where they are tried again, as far as this member knows
     :param absent: what former members have written of their absence, as far as this member knows
     :param held_back: workers that may not be started, as far as this member knows
     """
@@ -56,8 +54,7 @@ def group_of(
         max_delay_ms=delay_ms if delay_ms >= 0 else None,
         revocation_rank=revocation_rank,
         costs=costs,
-        better=better,
-        pinned=pinned,
+        tried=tried,
         absent=absent,
         held_back=held_back,
     )

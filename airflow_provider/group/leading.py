@@ -14,8 +14,7 @@ from typing import Final
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.blame.elsewhere import better_places
-from airflow_provider.blame.evidence import found_a_place
+from airflow_provider.blame.elsewhere import tried_elsewhere
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.leading.call import Call
@@ -60,7 +59,7 @@ def gather_call(
     failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, even if many finished
     last = newer(command.last_record, last_round(status))
     now = replace(status, group=last)
-    pinned = found_a_place(jobs, now, wall_ms=at_ms)
+    tried = tried_elsewhere(jobs, now, wall_ms=at_ms)
     named = {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id}
     return Call(
         generation=command.generation,
@@ -85,9 +84,8 @@ def gather_call(
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
         renewed=frozenset() if last is None else _submitted_since(last, jobs),
-        costs=costs_of(jobs, status, wanted, wall_ms=at_ms, pinned=pinned),
-        better=better_places(jobs, now, wall_ms=at_ms),
-        pinned=pinned,
+        costs=costs_of(jobs, status, wanted, wall_ms=at_ms, pinned=tried.there),
+        tried=tried,
         asked_for=rebalance_asked_for(jobs, last) is not None,
         limits=limits,
     )

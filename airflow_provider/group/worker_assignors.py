@@ -6,8 +6,7 @@ import logging
 from typing import Final
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.blame.elsewhere import better_places
-from airflow_provider.blame.evidence import found_a_place
+from airflow_provider.blame.elsewhere import better_places, tried_elsewhere
 from airflow_provider.client_assignors.client_assignor import Assignment, ClientSideAssignor, Group, WorkerFacts
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
 from airflow_provider.declarative.units import tasks_of
@@ -116,17 +115,16 @@ class WorkerAssignors:
         at_ms = wall_ms()
 
         def assign() -> AssignmentComputed:
-            rank, pinned = revocation_rank(status.tasks), found_a_place(jobs, status, wall_ms=at_ms)
+            rank, tried = revocation_rank(status.tasks), tried_elsewhere(jobs, status, wall_ms=at_ms)
             named = {WorkerId(one.instance_id) for one in prepared.members if one.instance_id}
-            costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=pinned)
+            costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=tried.there)
             group = group_of(
                 prepared,
                 computing=self._member_id,
                 now_ms=at_ms,
                 revocation_rank=rank,
                 costs=costs,
-                better=better_places(jobs, status, wall_ms=at_ms),
-                pinned=pinned,
+                tried=tried,
                 absent=absences(status.workers),
                 held_back=may_not_be_started(named, status.workers, wall_ms=at_ms),
             )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.model import Absence
+from airflow_provider.assignors.model import NONE_ELSEWHERE, Absence, TriedElsewhere
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.learners.model import Limits
 from airflow_provider.membership.events import JoinedMember
@@ -49,8 +49,7 @@ class Call:
     :param stateful: the jobs whose tasks are learned before they move, because they have something to warm up
     :param renewed: the jobs that were submitted since the last round
     :param costs: what batch tasks cost, as far as this leader knows. A leader of Java Connect does not know it
-    :param better: where tasks that have failed are to be tried again. A leader of Java Connect does not know it
-    :param pinned: tasks that have failed elsewhere, and stay where they are now
+    :param tried: the tasks that have failed, and where they are tried again. A leader of Java Connect does not know it
     :param asked_for: people have asked for this round, so all delays are over
     :param limits: how much may be learned at the same time
     :param now_ms: wall clock, milliseconds since 1970
@@ -79,7 +78,6 @@ class Call:
     stateful: frozenset[str] = frozenset()
     renewed: frozenset[str] = frozenset()
     costs: Costs = NO_COSTS
-    better: Mapping[TaskId, WorkerId] = field(default_factory=dict)
-    pinned: Tasks = NO_TASKS
+    tried: TriedElsewhere = NONE_ELSEWHERE
     asked_for: bool = False
     limits: Limits = field(default_factory=Limits)

@@ -231,8 +231,7 @@ def _known(call: Call, owned: Mapping[WorkerId, Tasks], kept: Kept, cause: Cause
         draining=call.draining,
         stays=frozenset(call.revocation_rank) if cause.reason in FOR_WHAT_WAITS else NO_TASKS,
         costs=call.costs,
-        better=call.better,
-        pinned=call.pinned,
+        tried=call.tried,
     )
     return known, memory
 

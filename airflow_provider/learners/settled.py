@@ -72,7 +72,7 @@ def settle(
     )
     stopped = difference.stopped
     kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
-    goes = elsewhere(round, kept, (*difference.created, *difference.lost) if round.better else ())
+    goes = elsewhere(round, kept, (*difference.created, *difference.lost) if round.tried.places else ())
     difference = goes.beyond(difference)
     held = {worker: plus(tasks, warm.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
     lost_work = judge(difference.lost, held, memory.cooperative, round, max_delay_ms=policy.max_delay_ms)

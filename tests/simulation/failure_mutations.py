@@ -108,7 +108,7 @@ FAILURE_MUTATIONS = (
     Mutation(
         name="moves a failed task back for balance",
         module="airflow_provider.assignors.pools",
-        edits=(("plus(round.stays, round.pinned)", "round.stays"),),
+        edits=(("plus(round.stays, round.tried.there)", "round.stays"),),
         unit_test="tests/unit/test_assignor_elsewhere.py",
     ),
     Mutation(

@@ -65,7 +65,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             call.ready,
             call.costs.among(call.configured),
             call.failed,
-            frozenset(call.better),
+            frozenset(call.tried.places),
         )
     return answer
 

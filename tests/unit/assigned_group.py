@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from airflow_provider.assignors.costs import NO_COSTS
+from airflow_provider.assignors.model import TriedElsewhere
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.client_assignors import CooperativeAssignor
 from airflow_provider.client_assignors.client_assignor import (
@@ -91,7 +92,7 @@ class DeclarativeGroup:
             now_ms=self.now_ms,
             revocation_rank=self.rank,
             costs=self.costs,
-            better=self.better,
+            tried=TriedElsewhere(places=self.better),
         )
 
     def assign(self, computing: str | None = None) -> Assignment:

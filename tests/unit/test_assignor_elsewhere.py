@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from assigned_group import DeclarativeGroup
 
-from airflow_provider.assignors.model import GroupAssignment, Memory, Round
+from airflow_provider.assignors.model import GroupAssignment, Memory, Round, TriedElsewhere
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.assignors.shares import Shares
 from airflow_provider.assignors.weights import assign
@@ -48,8 +48,7 @@ class Rounds:
             generation=generation,
             last_completed=self.round.generation,
             owned=self.owned,
-            better=better or {},
-            pinned=pinned,
+            tried=TriedElsewhere(places=better or {}, there=pinned),
             **more,
         )
         outcome = self._assign(known)

@@ -9,6 +9,7 @@ import pytest
 from blamed_group import A0, A1, A2, A3, BATCH, BOOM, NOW, W1, W2, W3, Blamed, failed_beside_healthy, said
 from led_group import member
 
+from airflow_provider.assignors.model import TriedElsewhere
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.blame.evidence import Evidence, able, found_a_place
 from airflow_provider.group.leading import gather_call
@@ -175,7 +176,7 @@ def test_who_leads_a_round_knows_both() -> None:
         reason="",
     )
     call = gather_call(command, group.jobs, group.status, policy=Deferred(), at_ms=NOW)
-    assert (dict(call.better), call.pinned) == ({A0: W2}, NO_TASKS)
+    assert call.tried == TriedElsewhere(places={A0: W2})
     answer = lead(replace(call, reason=TRIED_ELSEWHERE))
     assert answer.record is not None
     assert answer.record.revoked == {W1: {A0}}
