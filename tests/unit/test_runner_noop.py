@@ -118,6 +118,7 @@ async def test_a_closed_runner_stops_everything_and_starts_nothing(noop: Recorde
     await noop.runner.start(order(0))
     await noop.runner.start(order(1, seconds=60))
     assert await noop.runner.close() == frozenset()
-    assert [type(event) for event in noop.events] == [TaskStarted, TaskStarted, TaskStopped, TaskStopped]
+    told: list[type[object]] = [type(event) for event in noop.events]
+    assert told == [TaskStarted, TaskStarted, TaskStopped, TaskStopped]
     with pytest.raises(RunnerClosedError):
         await noop.runner.start(order(2))
