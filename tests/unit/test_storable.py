@@ -66,14 +66,20 @@ def as_postgresql_keeps(number: str) -> float:
     return int(Decimal(number)) if whole else float(number)
 
 
-def test_two_thousand_values_of_job_code_are_stored_as_they_are_told() -> None:
-    for seed in range(2_000):
+def fresh() -> range:
+    """Seeds of values that no run had before. ``make thorough`` plays 2,000 of them through a whole Airflow."""
+    first = random.randrange(10**12)
+    return range(first, first + 400)
+
+
+def test_what_job_code_says_is_stored_as_it_is_told() -> None:
+    for seed in fresh():
         value = storable(some_value(random.Random(seed)))
         assert stored(value) == value, f"seed {seed}"
         assert storable(value) == value, f"seed {seed}: what is in needs no other change"
 
 
-def test_two_thousand_values_of_job_code_are_stored_by_airflows_own_columns() -> None:
+def test_what_job_code_says_is_stored_by_airflows_own_columns() -> None:
     of_airflow = {
         "xcom": XComModel.value,
         "next_kwargs": TaskInstance.next_kwargs,
@@ -85,7 +91,7 @@ def test_two_thousand_values_of_job_code_are_stored_by_airflows_own_columns() ->
     engine = create_engine("sqlite://")
     table.create(engine)
     with engine.begin() as database:
-        for seed in range(2_000):
+        for seed in fresh():
             value = storable({"value": some_value(random.Random(seed))})
             text = storable(json.dumps(value))
             database.execute(
