@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from shard_bench import LAYOUT, make_topics, quick_broker
+from shard_bench import LAYOUT, quick_broker
 from test_shard_records_gone import RECORDS, Config, coordinator
 from waiting import DEADLINE_S, wait_until
 
+from airflow_provider.declarative.exchange import Write
+from airflow_provider.declarative.layout import COORDINATORS, Layout
+from airflow_provider.declarative.model import GroupEpoch
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.declarative.wire.keys import ConnectWorkerGroupMetadataKey
+from airflow_provider.declarative.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.declarative.wire.records import Record, encode_record
 from airflow_provider.shards.handled import check_shards
 from airflow_provider.shards.kafka_log import KafkaShardLog
+from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.librdkafka import COMMON
+from airflow_provider.topics.outage import Outage
+
+OTHER = Record(ConnectWorkerGroupMetadataKey("other"), ConnectWorkerGroupMetadataValue(epoch=GroupEpoch(1)))
+"""Of a group that is in shard 0 of two, and in shard 2 of four."""
 
 
 @pytest.fixture
@@ -27,11 +39,11 @@ def config() -> Iterator[Config]:
 def test_more_shards_than_groups_were_served_in_are_refused_until_both_topics_are_made_anew(config: Config) -> None:
     admin, before, after = AdminClient({**config, **COMMON}), LAYOUT.shards, 2 * LAYOUT.shards
     with closing(coordinator(config)) as consumer:
-        check_shards(config, after)  # nobody was served yet
+        check_shards(config, before)  # nobody was served yet
         group = consumer.consumer_group_metadata
         with closing(KafkaShardLog(config, 0, before, admin=admin, group=group, renewed=False)) as shard_log:
             assert list(shard_log.load()) == []
-            shard_log.commit(RECORDS, 1)
+            shard_log.commit([*RECORDS, Write(RECORDS_TOPIC, 0, *encode_record(OTHER))], 1)
     for done in admin.create_partitions(
         [NewPartitions(topic, after) for topic in (REQUESTS_TOPIC, RECORDS_TOPIC)]
     ).values():
@@ -39,9 +51,14 @@ def test_more_shards_than_groups_were_served_in_are_refused_until_both_topics_ar
     check_shards(config, before)
     with pytest.raises(TopicError, match=f"have {after} partitions, but groups are served in {before} shards"):
         check_shards(config, after)
+    admin.delete_consumer_groups([COORDINATORS])[COORDINATORS].result(DEADLINE_S)  # as brokers do after a week
+    check_shards(config, before)
+    with pytest.raises(TopicError, match=f"have {after} partitions, but group 'other' was served in another number"):
+        check_shards(config, after)
 
     for deleted in admin.delete_topics([REQUESTS_TOPIC, RECORDS_TOPIC]).values():
         deleted.result(DEADLINE_S)
     wait_until(lambda: RECORDS_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics, "they are deleted")
-    make_topics(config["bootstrap.servers"])
+    topics = ShardTopics(config, Outage(config["bootstrap.servers"]))
+    asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=Layout(shards=after, replies=2)))
     check_shards(config, after)
