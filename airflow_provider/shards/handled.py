@@ -9,8 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from airflow_provider.declarative.layout import COORDINATORS
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC, partition_of
-from airflow_provider.declarative.wire.errors import MalformedMessageError
-from airflow_provider.declarative.wire.records import decode_record
+from airflow_provider.declarative.wire.records import group_of
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.loading import read_moment
@@ -92,16 +91,9 @@ def _misplaced(config: Mapping[str, Any], shards: int) -> str | None:
     """
     for shard in range(shards):
         for key, value, _ in read_moment(config, shard, given_up=lambda: False):
-            if value is not None and (group := _group_of(key)) is not None and partition_of(group, shards) != shard:
+            if value is not None and (group := group_of(key)) is not None and partition_of(group, shards) != shard:
                 return group
     return None
-
-
-def _group_of(key: bytes | None) -> str | None:
-    try:
-        return decode_record(key or b"", None).key.group_id
-    except MalformedMessageError:
-        return None  # told when it is loaded
 
 
 def _moved(shards: int, before: str) -> TopicError:

@@ -10,8 +10,7 @@ from typing import Final
 
 from airflow_provider.coordinator.desk import Untaken
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
-from airflow_provider.declarative.wire.errors import MalformedMessageError
-from airflow_provider.declarative.wire.records import decode_record
+from airflow_provider.declarative.wire.records import group_of
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.errors import OversizedError
 from airflow_provider.shards.machine import Machine
@@ -62,7 +61,4 @@ class Oversized:
 def _group_of(failed: OversizedError) -> str | None:
     if failed.write is None or failed.write.topic != RECORDS_TOPIC:
         return None
-    try:
-        return decode_record(failed.write.key or b"", None).key.group_id
-    except MalformedMessageError:
-        return None
+    return group_of(failed.write.key)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from airflow_provider.coordinator.events import Effects, Event, JobsRead, RequestArrived, RequestId, TimerFired
+from airflow_provider.coordinator.sources import Source, source_of
 from airflow_provider.declarative.exchange import Asked, RawRequest, Refused, Sender, Unanswerable, Write, read_request
 from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
@@ -22,7 +23,7 @@ from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import AbortedError, BlamedError, OversizedError, ShardError
-from airflow_provider.shards.faulty import QUARANTINED, Faulty, Source, source_of
+from airflow_provider.shards.faulty import QUARANTINED, Faulty
 from airflow_provider.shards.held import FAILED, Held
 from airflow_provider.shards.joining import Joining, Look, joins
 from airflow_provider.shards.machine import Machine, ShardLog

@@ -12,6 +12,7 @@ from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.coordinator.events import RequestArrived, RequestId
+from airflow_provider.coordinator.sources import source_of
 from airflow_provider.declarative.exchange import RawRequest
 from airflow_provider.declarative.layout import Layout
 from airflow_provider.kafka import resting
@@ -20,7 +21,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.shards import shard as shard_module
 from airflow_provider.shards.errors import FencedError, OversizedError, ShardError
-from airflow_provider.shards.faulty import Faulty, source_of
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.shard import Shard
 

@@ -17,7 +17,7 @@ from airflow_provider.declarative.wire.assignment_values import (
     ConnectWorkerGroupCurrentMemberAssignmentValue,
     ConnectWorkerGroupTargetAssignmentValue,
 )
-from airflow_provider.declarative.wire.errors import UnwritableMessageError, placed
+from airflow_provider.declarative.wire.errors import MalformedMessageError, UnwritableMessageError, placed
 from airflow_provider.declarative.wire.keys import RecordKey
 from airflow_provider.declarative.wire.metadata_values import (
     ConnectWorkerGroupConfigurationValue,
@@ -110,6 +110,14 @@ def decode_record(key: bytes, value: bytes | None) -> Record:
         read = record_type.key.read(reader)
         reader.end()
     return Record(read, None if value is None else _decode_value(record_type.value, value))
+
+
+def group_of(key: bytes | None) -> str | None:
+    """The group whose record has this key. None: it is no such key."""
+    try:
+        return decode_record(key or b"", None).key.group_id
+    except MalformedMessageError:
+        return None
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
