@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from airflow_provider.common import one_shot
 from airflow_provider.hooks.shown_connections import Named, of_airflow
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.ui import turns
 from airflow_provider.ui.rights import ACTING_HEADER, may_see_dag
 
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
@@ -122,6 +124,18 @@ def test_nobody_is_answered_from_what_another_team_was_told(page: Page) -> None:
                 answer = browser.get("/api/groups", headers={"If-None-Match": tag})
             assert sorted(cluster["conn"] for cluster in answer.json()["clusters"]) == seen
             tag = answer.headers["ETag"]
+
+
+def test_who_can_not_wait_gets_the_last_answer_to_their_own_teams(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(*teams: str) -> list[str]:
+        with page.browser("USER", teams) as browser:
+            answer = browser.get("/api/groups")
+        return [cluster["conn"] for cluster in answer.json().get("clusters", [])] if answer.status_code == 200 else []
+
+    assert told("red") == ["kafka_red"]
+    monkeypatch.setattr(turns, "MOST_IN_TURN", 0)
+    page.app.state.world = replace(page.app.state.world, listing=turns.Turns())
+    assert (told("red"), told("blue")) == (["kafka_red"], [])
 
 
 def test_connections_are_those_of_airflow_with_their_teams(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
