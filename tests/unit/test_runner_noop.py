@@ -118,7 +118,9 @@ async def test_a_closed_runner_stops_everything_and_starts_nothing(noop: Recorde
     await noop.runner.start(order(0))
     await noop.runner.start(order(1, seconds=60))
     assert await noop.runner.close() == frozenset()
-    kinds = TaskStarted, TaskStarted, TaskStopped, TaskStopped
-    assert all(isinstance(event, kind) for event, kind in zip(noop.events, kinds, strict=True))
+    first, second, *last = noop.events
+    assert isinstance(first, TaskStarted)
+    assert isinstance(second, TaskStarted)
+    assert [type(event) for event in last] == [TaskStopped, TaskStopped]
     with pytest.raises(RunnerClosedError):
         await noop.runner.start(order(2))
