@@ -253,7 +253,7 @@ class DetachedQueries:
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                return await _answer_to(ask())
+                return await ask()
             except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
                 refused(self._why(failed))
             await asyncio.sleep(wait_s)
@@ -361,24 +361,6 @@ class DetachedQueries:
         step = self._steps.pop(task, None)
         if step is not None:
             step.cancel()
-
-
-async def _answer_to(asking: Awaitable[QueryHandle | None]) -> QueryHandle | None:
-    """A call that is cancelled by anybody but its caller, as when its channel is closed, is not answered. Taken for the
-    end of the step that waits for it, it would leave a query that nobody watches, and that is said to run.
-
-    :raises ConnectionError: if that happens
-    """
-    call = asyncio.ensure_future(asking)
-    try:
-        await asyncio.wait([call])
-    except asyncio.CancelledError:
-        call.cancel()
-        await asyncio.wait([call])
-        raise
-    if call.cancelled():
-        raise ConnectionError("the call was broken off")
-    return call.result()
 
 
 MakeQueries = Callable[[OnEvent], DetachedQueries]

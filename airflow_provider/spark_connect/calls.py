@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
@@ -202,7 +203,7 @@ async def _answer(call: Awaitable[T]) -> T:
     import grpc
 
     try:
-        return await call
+        return await _answered(call)
     except grpc.RpcError as error:
         broken_off = error.code() is grpc.StatusCode.CANCELLED  # by a server that shuts down
         trouble, text = Trouble.AWAY if broken_off else trouble_of(error), text_of(error)
@@ -213,3 +214,21 @@ async def _answer(call: Awaitable[T]) -> T:
         if trouble in _GONE:
             raise SessionUnknownError(text) from None
         raise UnansweredError(trouble, text or trouble.value) from None
+
+
+async def _answered(call: Awaitable[T]) -> T:
+    """The calls of a channel that is closed are cancelled by gRPC. Whoever waits for one would take that for the end of
+    their own task, and end without a word: a query that nobody watches would be said to run for ever.
+
+    :raises UnansweredError: if the call is cancelled by anybody but its caller
+    """
+    answer = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait([answer])
+    except asyncio.CancelledError:
+        answer.cancel()
+        await asyncio.wait([answer])
+        raise
+    if answer.cancelled():
+        raise UnansweredError(Trouble.AWAY, "the call was broken off")
+    return answer.result()

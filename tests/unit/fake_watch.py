@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -14,7 +13,6 @@ class FakeWatch:
 
     :ivar runs: the query that :meth:`find` finds
     :ivar away: whether calls fail
-    :ivar broken_off: how many searches are cancelled by somebody else
     :ivar silence: why the server is known to be silent when something is watched; empty: it is not
     """
 
@@ -24,7 +22,6 @@ class FakeWatch:
         self.stopped: list[QueryHandle] = []
         self.runs: QueryHandle | None = None
         self.away = False
-        self.broken_off = 0
         self.silence = ""
         self.closed = False
 
@@ -43,9 +40,6 @@ class FakeWatch:
         self.stopped.append(handle)
 
     async def find(self, handle: QueryHandle) -> QueryHandle | None:
-        if self.broken_off:
-            self.broken_off -= 1
-            raise asyncio.CancelledError
         if self.away:
             raise ConnectionError("nobody answers")
         return self.runs

@@ -32,7 +32,6 @@ class Bench:
         self.watches: dict[ConnectServer, FakeWatch] = {}
         self.away = False
         self.silence = ""
-        self.broken_off = 0
         self.runs: QueryHandle | None = None
 
         async def settings_of(handle: QueryHandle) -> ConnectSettings:
@@ -41,7 +40,7 @@ class Bench:
         def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> FakeWatch:
             watch = self.watches[settings.server] = FakeWatch(hear)
             watch.away, watch.runs = self.away or settings.token != self.token, self.runs
-            watch.silence, watch.broken_off = self.silence, self.broken_off
+            watch.silence = self.silence
             return watch
 
         self.queries = DetachedQueries(self.heard.append, own=own, settings_of=settings_of, make_watch=make_watch)

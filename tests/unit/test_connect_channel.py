@@ -130,6 +130,30 @@ async def test_a_channel_outlasts_its_server(server: FakeConnect) -> None:
         await channel.close()
 
 
+async def test_who_waits_for_a_call_goes_on_when_its_channel_is_closed(server: FakeConnect) -> None:
+    """Nobody has told them to end; a call that is cancelled by its caller is."""
+    session = server.handle(FakeQuery()).session_id
+    channel = ServerChannel(server.settings())
+    await channel.open()
+    server_calls = ServerCalls(channel, Caller(user_id="cospark", user_agent="cospark/tests"))
+    server.speaks.clear()
+    asking = [
+        asyncio.create_task(ask)
+        for ask in (
+            server_calls.running(session),
+            server_calls.interrupt(session, DEADLINE_S),
+            server_calls.running(session),
+        )
+    ]
+    await eventually(lambda: len(server.peers) == 1 and server.asked.total() == len(asking))
+    asking[-1].cancel()
+    await channel.close()
+    *broken_off, cancelled = await asyncio.gather(*asking, return_exceptions=True)
+    assert [str(error) for error in broken_off] == ["the call was broken off"] * 2
+    assert {type(error) for error in broken_off} == {UnansweredError}
+    assert isinstance(cancelled, asyncio.CancelledError)
+
+
 async def _forgotten(server_calls: ServerCalls, session: str) -> None:
     """Ask until the server answers that it does not know the session."""
     while True:

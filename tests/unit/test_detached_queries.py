@@ -97,20 +97,6 @@ async def test_an_end_is_reported_without_waiting_for_the_server() -> None:
     await bench.queries.close()
 
 
-@pytest.mark.turned_clock
-async def test_a_search_that_is_broken_off_is_made_again() -> None:
-    """Nobody has told the worker to stop looking: the channel was closed under the call."""
-    bench = Bench()
-    bench.broken_off = 1
-    bench.runs = STARTED
-    bench.queries.watch(ORDER, UNKNOWN.to_json())
-    await eventually(lambda: MINE in bench.watches and bench.mine.watched == {STARTED})
-    unreachable, adopted = bench.heard
-    assert isinstance(unreachable, QueryUnreachable)
-    assert unreachable.why == "sc://mine:15002: the call was broken off"
-    assert adopted == QueryAdopted(order=ORDER, handle=STARTED.to_json())
-
-
 async def test_close_waits_until_the_session_of_an_ended_query_is_closed() -> None:
     bench = Bench()
     watch = await bench.watching()
