@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext, spark_job
-from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -188,22 +187,15 @@ class AppendBatches(SparkJob):
 
 
 class SleepsOnce(Append):
-    """The first worker to reach the method ``sleeps_in`` sleeps there until a file ``awake`` exists. It then writes how
-    its start went into the file ``start``.
+    """The first worker to run it sleeps until a file ``awake`` exists. It then writes how its start went into the file
+    ``start``.
     """
 
-    def lineage(self, task: TaskContext) -> Lineage:
-        self._sleeps("lineage", task)
-        return NOTHING_NAMED
-
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
-        return self.start_with_note(spark, task) if self._sleeps("run", task) else super().run(spark, task)
-
-    def _sleeps(self, where: str, task: TaskContext) -> bool:
         folder = Path(task.config["notes"])
-        if where != task.config["sleeps_in"] or (folder / "asleep").exists():
-            return False
+        if (folder / "asleep").exists():
+            return super().run(spark, task)
         (folder / "asleep").touch()
         while not (folder / "awake").exists():
             time.sleep(0.05)
-        return True
+        return self.start_with_note(spark, task)

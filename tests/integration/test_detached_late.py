@@ -57,7 +57,7 @@ async def test_a_worker_suspended_before_its_query_starts_starts_none_when_it_wa
 ) -> None:
     """The other worker has read the handle, and ends its session: a query may still start there."""
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
-        copying = Copying(group, tmp_path, job="SleepsOnce", notes=str(tmp_path), sleeps_in="run")
+        copying = Copying(group, tmp_path, job="SleepsOnce", notes=str(tmp_path))
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
         group.start("w1")

@@ -109,6 +109,7 @@ async def test_the_jvm_of_a_process_whose_interpreter_a_task_holds_ends_with_the
         await eventually(lambda: not copy.hold.exists(), "it holds the interpreter")
         await ended(jvm)
         assert group.runs(W1)
+        group.send(W1, signal.SIGSTOP)  # it would keep a core busy to the end
         group.start(W2)
         await copy.goes_on_at(W2)
 

@@ -82,7 +82,7 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
         old = group.topics.status.tasks[moving]
         author = f"{group.pid('w2')} {old.attempt} "
         lines, fenced = tmp_path / f"{moving.index}.lines", tmp_path / f"{moving.index}.fenced"
-        await eventually(lambda: author in lines.read_text(), "w2 writes")
+        await eventually(lambda: lines.exists() and author in lines.read_text(), "w2 writes")
 
         group.pause("w2")
         paused_at = time.time()
