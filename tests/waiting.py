@@ -52,6 +52,8 @@ def _others() -> int:
 SLOWNESS: Final = _slowness()
 DEADLINE_S: Final = _QUIET_S * SLOWNESS
 """For any wait of a test, in seconds."""
+RUN_DEADLINE_S: Final = 3 * DEADLINE_S
+"""For a run of a DAG: its tasks wait for each other."""
 TEST_LIMIT_S: Final = 4 * DEADLINE_S
 """For a whole test: it hangs, although no wait in it says so."""
 

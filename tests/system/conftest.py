@@ -23,7 +23,7 @@ from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
 from streams_on_server import TOKEN
 from tcp_proxy import TcpProxy
-from waiting import DEADLINE_S, SLOWNESS, TOLD_BY
+from waiting import DEADLINE_S, RUN_DEADLINE_S, SLOWNESS, TOLD_BY
 
 import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
@@ -149,7 +149,9 @@ def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAir
         env: Mapping[str, str] | None = None,
     ) -> LocalAirflow:
         home = tmp_path_factory.mktemp("airflow")
-        airflow = LocalAirflow(home, dag_folders=dag_folders, connections=connections, env=env, timeout_s=DEADLINE_S)
+        airflow = LocalAirflow(
+            home, dag_folders=dag_folders, connections=connections, env=env, timeout_s=RUN_DEADLINE_S
+        )
         started.append(airflow)
         airflow.start()
         return airflow
@@ -209,7 +211,7 @@ def airflow(
         connections={"some_broker": "kafka://broker.example:9092"},
         parallelism=24,
         imports=("imported_by_tasks",),
-        timeout_s=DEADLINE_S,
+        timeout_s=RUN_DEADLINE_S,
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parent, _HERE.parents[1]))),
             TOLD_BY: str(SLOWNESS),

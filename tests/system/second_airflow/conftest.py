@@ -15,7 +15,7 @@ from certificates import Certificates
 from names import EXAMPLES, SECRET_GROUP, TRIED, USER
 from searching import ProcessWatch, Secret, new_password
 from secured import SecuredBroker, rights_on_the_page, secured_broker
-from waiting import DEADLINE_S
+from waiting import RUN_DEADLINE_S
 
 import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
@@ -78,7 +78,7 @@ def airflow(
         dag_folders=[_DAGS, examples],
         connections={name: json.dumps({"conn_type": "kafka", "extra": extra}) for name, extra in extras.items()},
         imports=("imported_by_tasks",),
-        timeout_s=DEADLINE_S,
+        timeout_s=RUN_DEADLINE_S,
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (_TESTS, _TESTS.parent))),
             "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
