@@ -172,10 +172,10 @@ def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEF
     config, outage = settings.librdkafka(), Outage(settings.bootstrap_servers)
     topic = TopicNames.of(group).events
     admin = TopicAdmin(config, outage)
-    ends = run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
-    collector = _Collector(topic, ends[topic])
     reader = TopicReader(config, outage)
     try:
+        ends = run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
+        collector = _Collector(topic, ends[topic])
         reader.follow({topic: collector})
         collector.done.result(timeout_s)
     except FutureTimeoutError:
@@ -184,6 +184,7 @@ def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEF
         raise TopicTimeoutError(f"the topic {topic!r} could not be read to its end within {timeout_s:g} s") from None
     finally:
         reader.close()
+        admin.close()
     return Timeline(events=tuple(collector.events), unreadable=collector.unreadable)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaError
 
 from airflow_provider.declarative.exchange import Write
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
@@ -17,6 +15,7 @@ from airflow_provider.shards.errors import AbortedError, ShardError
 from airflow_provider.shards.handled import Handled, Note, read_handled
 from airflow_provider.shards.loading import read_records
 from airflow_provider.shards.producer import ShardProducer
+from airflow_provider.topics.latest import LatestOffsets
 
 _ANSWER_S: Final = 5.0
 _AGAIN_S: Final = 0.2
@@ -29,7 +28,6 @@ class KafkaShardLog:
     """A :class:`~airflow_provider.shards.machine.ShardLog` in Kafka, with a transactional producer.
 
     :param shards: how many there are, to be noted
-    :param admin: asks for ends. Its connection must not be used for fetches, because requests would wait for them
     :param group: returns the present metadata of the consumer group
     :param renewed: whether the topic of records was created again since this process knew it
     :ivar forgotten: whether records have been lost; known when it is loaded. If so, ``granted_ms`` is the longest
@@ -42,13 +40,12 @@ class KafkaShardLog:
         shard: int,
         shards: int,
         *,
-        admin: AdminClient,
         group: Callable[[], object],
         renewed: bool,
     ) -> None:
         self._config = config
         self._shard = shard
-        self._admin = admin
+        self._latest = LatestOffsets(config)
         self._group = group
         self._renewed = renewed
         self.forgotten = False
@@ -95,35 +92,16 @@ class KafkaShardLog:
                     raise
 
     def end(self) -> int:
-        why = "no broker answers"
-        try:
-            end = self._ask_for_end()
-            if end >= 0:  # otherwise the request has timed out
-                return end
-        except FutureTimeoutError:
-            pass
-        except KafkaException as failed:
-            why = failed.args[0].str()
-        raise ShardError(f"the end of shard {self._shard}'s requests is not known: {why}")
-
-    def _ask_for_end(self) -> int:
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without hints
-        partition = TopicPartition(REQUESTS_TOPIC, self._shard)
-
-        def ask() -> int:
-            asked = self._admin.list_offsets({partition: latest}, request_timeout=_ANSWER_S)[partition]
-            return int(asked.result(_ANSWER_S).offset)
-
-        try:
-            return ask()
-        except KafkaException:
-            # librdkafka remembers the partition's leader epoch for minutes. Only this makes it look again.
-            self._admin.list_topics(REQUESTS_TOPIC, timeout=_ANSWER_S)
-            return ask()
+        partition = REQUESTS_TOPIC, self._shard
+        end = self._latest.ask((partition,), timeout_s=_ANSWER_S)[partition]
+        if isinstance(end, KafkaError):
+            raise ShardError(f"the end of shard {self._shard}'s requests is not known: {end.str()}")
+        return end
 
     def give_up(self) -> None:
         self._given_up.set()
         self._producer.give_up()
 
     def close(self) -> None:
+        self._latest.close()
         self._producer.close()

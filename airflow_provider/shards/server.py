@@ -244,8 +244,7 @@ class ShardServer:
     def _begin(self, consumer: Consumer, number: int) -> None:
         """Start the thread of a shard. Requests wait in their topic until the shard is loaded."""
         self._pause(consumer, number, paused=True)
-        config, shards, admin = self._config, self._layout.shards, self._admin
-        assert admin is not None
+        config, shards = self._config, self._layout.shards
         shard = self._shards[number] = Shard(
             number,
             self._layout,
@@ -254,7 +253,6 @@ class ShardServer:
                 config,
                 number,
                 shards,
-                admin=admin,
                 group=lambda: self._group,
                 renewed=self._watch.was_renewed(RECORDS_TOPIC),
             ),

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
-    ListOffsetsResultInfo,
     NewTopic,
     TopicDescription,
 )
@@ -30,6 +28,7 @@ from airflow_provider.topics.errors import (
     TopicError,
     TopicRightsError,
 )
+from airflow_provider.topics.latest import End
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.rights import Needs, Operation
@@ -95,8 +94,11 @@ class TopicAdmin:
         self._heard: list[KafkaError] = []
         self._principal = principal_of(config)
         self._client = make_client(AdminClient, {**config, **COMMON, "error_cb": self._heard.append})
-        self._ends = EndOffsets(self._client)
-        self._met = False
+        self._ends = EndOffsets(config)
+
+    def close(self) -> None:
+        """Close the client that asks for ends, if there is one."""
+        self._ends.close()
 
     async def prepare(self, topics: TopicNames, needs: Needs, *, timeout_s: float) -> None:
         """Check that the user has the rights on a group's topics, and create missing topics if ``needs`` says so, with
@@ -235,32 +237,20 @@ class TopicAdmin:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
-        if not self._met:
-            # To ask for an end, librdkafka needs the topic's leader. If it is not connected yet, it tries again only
-            # after 3 s. A description waits for the connection.
-            await self._describe(topics[0], timeout_s)
         try:
             answers = await self._answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
-            return {topic: await self._end(topic, answers[topic]) for topic in topics}
+            return {topic: _known(topic, answers[topic]) for topic in topics}
         except _TopicFailure:
-            # librdkafka remembers for minutes that a topic did not exist. Only a description makes it look again, and
-            # tells whether the topic is missing or only its leader.
+            # Only a description tells whether the topic or its leader is missing, or the right to see it.
             for topic in topics:
                 await self._describe(topic, timeout_s)
             raise
-
-    async def _end(self, topic: str, asked: Future[ListOffsetsResultInfo]) -> int:
-        end = await self._answer(topic, asyncio.wrap_future(asked))
-        if end.offset < 0:  # librdkafka's sign that the request has timed out
-            raise _TopicFailure(topic, KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
-        return int(end.offset)
 
     async def _describe(self, topic: str, timeout_s: float) -> TopicDescription:
         asked = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=min(timeout_s, _MOST_S), include_authorized_operations=True
         )
         described: TopicDescription = await self._answer(topic, asyncio.wrap_future(asked[topic]))
-        self._met = True
         return described
 
     async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
@@ -311,6 +301,12 @@ class _TopicFailure(Exception):  # noqa: N818  never leaves this module
         super().__init__(error.str())
         self.topic = topic
         self.code = error.code()
+
+
+def _known(topic: str, end: End) -> int:
+    if isinstance(end, KafkaError):
+        raise _TopicFailure(topic, end)
+    return end
 
 
 def _settings_of(topic: str, topics: TopicNames) -> dict[str, str]:

@@ -81,6 +81,7 @@ class Clients:
 
     def close(self) -> None:
         """Close the clients. Blocks while records are still being written, for at most some seconds."""
+        self.admin.close()
         self.reader.close()
         if self._writer is not None:
             self._writer.close()

@@ -2,25 +2,22 @@
 
 Every leader asks before it assigns, and a triggerer may hold a thousand memberships. Questions that come while a
 request is under way are combined in the next request. So no answer is older than its question.
+
+A thread asks, because a consumer's request blocks. An admin client would not block, but may end the process: see
+:class:`~airflow_provider.topics.latest.LatestOffsets`.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    ListOffsetsResultInfo,
-    OffsetSpec,
-)
+from airflow_provider.topics.latest import End, LatestOffsets
 
-Answers = Mapping[str, "Future[ListOffsetsResultInfo]"]
-"""For each topic a finished future, with its end or a KafkaException."""
+Answers = Mapping[str, End]
+"""The end of each topic."""
 
 _REQUEST_TIMEOUT_S: Final = 10.0
 
@@ -28,56 +25,52 @@ _REQUEST_TIMEOUT_S: Final = 10.0
 class EndOffsets:
     """Sends one request after the other. Thread-safe.
 
-    :param client: the client. Its connection must not be used for fetches, because requests would wait for them
+    :param config: librdkafka's settings of the connection
     """
 
-    def __init__(self, client: AdminClient) -> None:
-        self._client = client
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._latest = LatestOffsets(config)
         self._lock = threading.Lock()
         self._under_way = False
+        self._closed = False
         self._topics: set[str] = set()
         self._asked: Future[Answers] = _running()
 
     def ask(self, topics: Iterable[str]) -> Future[Answers]:
-        """Ask for the ends of these topics. The answers may contain others, too. The future fails with a KafkaException
-        if no request could be sent.
+        """Ask for the ends of these topics. The answers may contain others, too. The future fails with a TopicError if
+        librdkafka refuses the settings.
         """
         with self._lock:
             self._topics.update(topics)
             asked = self._asked
-            if self._under_way:
-                return asked
-            self._under_way = True
-        self._ask_next()
-        return asked
+            if not self._under_way:
+                self._under_way = True
+                threading.Thread(target=self._answer_all, name="cospark-topic-ends", daemon=True).start()
+            return asked
 
-    def _ask_next(self) -> None:
+    def close(self) -> None:
+        """Close the client as soon as no request is under way. Does not wait for that."""
         with self._lock:
-            topics, asked = self._topics, self._asked
-            self._topics, self._asked = set(), _running()
-            self._under_way = bool(topics)
-        if not topics:
-            return
-        partitions = {topic: TopicPartition(topic, 0) for topic in topics}
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without hints
-        try:
-            results = self._client.list_offsets(
-                dict.fromkeys(partitions.values(), latest), request_timeout=_REQUEST_TIMEOUT_S
-            )
-        except KafkaException as failed:
-            asked.set_exception(failed)
-            self._ask_next()
-            return
-        answers = {topic: results[partition] for topic, partition in partitions.items()}
-        left = itertools.count(len(answers) - 1, -1)
+            self._closed = True
+            if not self._under_way:
+                self._latest.close()
 
-        def answered(_answer: Future[ListOffsetsResultInfo]) -> None:
-            if next(left) == 0:
-                asked.set_result(answers)
-                self._ask_next()
-
-        for answer in answers.values():
-            answer.add_done_callback(answered)
+    def _answer_all(self) -> None:
+        while True:
+            with self._lock:
+                topics, asked = self._topics, self._asked
+                self._topics, self._asked = set(), _running()
+                self._under_way = bool(topics)
+                if not topics:
+                    if self._closed:
+                        self._latest.close()
+                    return
+            try:
+                ends = self._latest.ask([(topic, 0) for topic in topics], timeout_s=_REQUEST_TIMEOUT_S)
+            except Exception as failed:  # noqa: BLE001  it is raised at the callers
+                asked.set_exception(failed)
+            else:
+                asked.set_result({topic: end for (topic, _), end in ends.items()})
 
 
 def _running() -> Future[Answers]:

@@ -41,7 +41,7 @@ def test_more_shards_than_groups_were_served_in_are_refused_until_both_topics_ar
     with closing(coordinator(config)) as consumer:
         check_shards(config, before)  # nobody was served yet
         group = consumer.consumer_group_metadata
-        with closing(KafkaShardLog(config, 0, before, admin=admin, group=group, renewed=False)) as shard_log:
+        with closing(KafkaShardLog(config, 0, before, group=group, renewed=False)) as shard_log:
             assert list(shard_log.load()) == []
             shard_log.commit([*RECORDS, Write(RECORDS_TOPIC, 0, *encode_record(OTHER))], 1)
     for done in admin.create_partitions(

@@ -45,7 +45,7 @@ def test_transactions_begun_in_a_recreated_topic_do_not_hide_that_records_are_go
     with closing(coordinator(config)) as consumer:
 
         def opened() -> KafkaShardLog:
-            return KafkaShardLog(config, 0, 1, admin=admin, group=consumer.consumer_group_metadata, renewed=False)
+            return KafkaShardLog(config, 0, 1, group=consumer.consumer_group_metadata, renewed=False)
 
         with closing(opened()) as before:
             assert list(before.load()) == []

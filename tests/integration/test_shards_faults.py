@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from echo_machine import TICKING, heartbeat_of
 from proxied import Network, proxied_broker
 from shard_bench import (
@@ -214,7 +213,7 @@ def test_offsets_can_be_read_again_after_an_outage_of_the_broker(
     monkeypatch.setattr(loading, "_ANSWER_S", 1.0)
     monkeypatch.setattr(kafka_log, "_ANSWER_S", 1.0)
     config = {"bootstrap.servers": shard_broker.bootstrap_servers, **COMMON}
-    shard_log = kafka_log.KafkaShardLog(config, 0, 1, admin=AdminClient(config), group=lambda: None, renewed=False)
+    shard_log = kafka_log.KafkaShardLog(config, 0, 1, group=lambda: None, renewed=False)
     try:
         before = wait_until(lambda: answered(lambda: (shard_log.handled_to(), shard_log.end())), "it is answered")
         shard_broker.kill()

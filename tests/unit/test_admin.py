@@ -7,7 +7,7 @@ import json
 import socketserver
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import repeat
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.topics import admin as admin_module
+from airflow_provider.topics import latest
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.errors import BrokerAwayError, RefusedError
 from airflow_provider.topics.outage import Outage
@@ -129,75 +130,57 @@ async def test_what_was_wrong_before_the_question_is_over(monkeypatch: pytest.Mo
     assert await TopicAdmin({}, Outage("broker:9093")).groups(timeout_s=DEADLINE_S) == ["etl"]
 
 
-class _LateClient:
-    """An admin client of a broker that takes its time: librdkafka then gives an offset that is none, and no error."""
+class _Admin:
+    """An admin client that knows the topic."""
 
-    def __init__(self, ends: Iterable[int]) -> None:
-        self._ends = iter(ends)
-        self.asked: list[str] = []
+    def __init__(self, _config: object) -> None: ...
 
     def poll(self, _timeout: float) -> None: ...
-
-    def list_offsets(
-        self, asked: Iterable[TopicPartition], *, request_timeout: float
-    ) -> dict[TopicPartition, Future[object]]:
-        self.asked.append("ends")
-        end = SimpleNamespace(offset=next(self._ends))
-        return {partition: _done(end) for partition in asked}
 
     def describe_topics(
         self, _topics: TopicCollection, *, request_timeout: float, include_authorized_operations: bool
     ) -> dict[str, Future[object]]:
-        self.asked.append("topic")
-        return {"etl.jobs": _done(object())}
+        described: Future[object] = Future()
+        described.set_result(object())
+        return {"etl.jobs": described}
 
 
-def _done(answer: object) -> Future[object]:
-    future: Future[object] = Future()
-    future.set_result(answer)
-    return future
+class _Consumer:
+    """A consumer of a broker that gives these answers, one each."""
+
+    def __init__(self, answers: Iterable[int | KafkaException]) -> None:
+        self._answers = iter(answers)
+
+    def offsets_for_times(self, asked: Sequence[TopicPartition], _timeout: float) -> list[TopicPartition]:
+        answer = next(self._answers)
+        if isinstance(answer, KafkaException):
+            raise answer
+        return [TopicPartition(each.topic, each.partition, answer) for each in asked]
+
+    def close(self) -> None: ...
+
+
+def answering(answers: Iterable[int | KafkaException], monkeypatch: pytest.MonkeyPatch) -> TopicAdmin:
+    consumer = _Consumer(answers)
+    monkeypatch.setattr(admin_module, "AdminClient", _Admin)
+    monkeypatch.setattr(latest, "Consumer", lambda _: consumer)
+    return TopicAdmin({}, Outage("broker:9093"))
 
 
 async def test_an_answer_that_does_not_come_in_time_is_not_taken_for_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be before what has been read: as if the topic had been made anew, and its workers would leave."""
-    monkeypatch.setattr(admin_module, "AdminClient", lambda _: _LateClient([OFFSET_INVALID, OFFSET_INVALID, 7]))
-    admin = TopicAdmin({}, Outage("broker:9093"))
+    admin = answering([OFFSET_INVALID, OFFSET_INVALID, 7], monkeypatch)
     assert await admin.end_offsets(["etl.jobs"], timeout_s=DEADLINE_S) == {"etl.jobs": 7}
 
-    monkeypatch.setattr(admin_module, "AdminClient", lambda _: _LateClient(repeat(OFFSET_INVALID)))
     with pytest.raises(BrokerAwayError):
-        await TopicAdmin({}, Outage("broker:9093")).end_offsets(["etl.jobs"], timeout_s=0.2)
-
-
-async def test_no_end_is_asked_for_before_there_is_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Librdkafka would look for the leader while it still connects, and then again 3 s later."""
-    client = _LateClient([5, 7])
-    monkeypatch.setattr(admin_module, "AdminClient", lambda _: client)
-    admin = TopicAdmin({}, Outage("broker:9093"))
-    assert await admin.end_offsets(["etl.jobs"], timeout_s=DEADLINE_S) == {"etl.jobs": 5}
-    assert client.asked == ["topic", "ends"]
-    assert await admin.end_offsets(["etl.jobs"], timeout_s=DEADLINE_S) == {"etl.jobs": 7}
-    assert client.asked == ["topic", "ends", "ends"], "once there is one"
-
-
-class _LostClient(_LateClient):
-    """Its broker says once that a topic has no leader, and then nothing more."""
-
-    def list_offsets(
-        self, asked: Iterable[TopicPartition], *, request_timeout: float
-    ) -> dict[TopicPartition, Future[object]]:
-        answer: Future[object] = Future()
-        if not self.asked.count("ends"):
-            answer.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
-        self.asked.append("ends")
-        return dict.fromkeys(asked, answer)
+        await answering(repeat(OFFSET_INVALID), monkeypatch).end_offsets(["etl.jobs"], timeout_s=0.2)
 
 
 @pytest.mark.turned_clock
 async def test_the_last_words_of_a_broker_outlast_the_time_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_module, "AdminClient", lambda _: _LostClient([]))
+    no_leader = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     with pytest.raises(BrokerAwayError, match="Leader not available"):
-        await TopicAdmin({}, Outage("broker:9093")).end_offsets(["etl.jobs"], timeout_s=30)
+        await answering(repeat(no_leader), monkeypatch).end_offsets(["etl.jobs"], timeout_s=30)
 
 
 def test_a_refusal_is_over_when_a_broker_has_answered() -> None:

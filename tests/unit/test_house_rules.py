@@ -39,6 +39,16 @@ def test_no_room_is_too_full(room: Path) -> None:
     assert sum(map(lines_in, room.rglob("*.py"))) <= MOST_LINES_OF_A_ROOM
 
 
+def test_no_admin_client_is_asked_for_offsets() -> None:
+    """Librdkafka may end the process then: see ``topics/latest.py``."""
+    asking = {
+        str(module.relative_to(ROOT))
+        for module in (ROOT / "airflow_provider").rglob("*.py")
+        if re.search(r"\blist_offsets\b", module.read_text(encoding="utf-8"))
+    }
+    assert asking == set()
+
+
 def test_no_two_files_of_tests_have_the_same_name() -> None:
     """They could not be run together, as by ``make thorough``."""
     names = Counter(module.name for module in MODULES if module.name.startswith("test_"))

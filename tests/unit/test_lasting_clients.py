@@ -11,7 +11,6 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from mock_brokers import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
@@ -196,10 +195,10 @@ def led_by_another(brokers: MockBrokers) -> Iterator[None]:
 def test_the_end_of_a_shard_is_known_again(
     brokers: MockBrokers, trouble: Trouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same admin client asks for it for as long as a coordinator runs."""
+    """It is asked for as long as a coordinator runs."""
     monkeypatch.setattr(kafka_log, "_ANSWER_S", 0.2)
     config = {"bootstrap.servers": brokers.servers, **COMMON}
-    shard_log = KafkaShardLog(config, 0, SHARDS, admin=AdminClient(config), group=lambda: None, renewed=False)
+    shard_log = KafkaShardLog(config, 0, SHARDS, group=lambda: None, renewed=False)
     with closing(shard_log):
         wait_until(lambda: _known(shard_log), "the end is known")
         with trouble(brokers), pytest.raises(ShardError, match="the end of shard 0's requests is not known"):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards import kafka_log
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.handled import Handled, Note
@@ -19,44 +15,9 @@ from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.loading import Ended, Records
 
 
-class ForgetfulAdmin:
-    """As librdkafka's: it asks in the epoch of a leader that it once heard of, until it looks for the leader again."""
-
-    def __init__(self, *, looks_in_vain: bool = False) -> None:
-        self.knows = True
-        self._looks_in_vain = looks_in_vain
-
-    def list_offsets(self, asked: dict[TopicPartition, Any], **_options: Any) -> dict[TopicPartition, Future[Any]]:
-        answer: Future[Any] = Future()
-        if self.knows:
-            answer.set_result(SimpleNamespace(offset=7))
-        else:
-            answer.set_exception(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
-        return dict.fromkeys(asked, answer)
-
-    def list_topics(self, topic: str, timeout: float) -> None:
-        assert topic == REQUESTS_TOPIC
-        self.knows = not self._looks_in_vain
-
-
-def log_with(admin: ForgetfulAdmin, monkeypatch: pytest.MonkeyPatch) -> KafkaShardLog:
+def log_with(monkeypatch: pytest.MonkeyPatch) -> KafkaShardLog:
     monkeypatch.setattr(kafka_log, "ShardProducer", lambda config, shard, shards: None)
-    return KafkaShardLog({}, 1, 2, admin=cast("AdminClient", cast("Any", admin)), group=lambda: None, renewed=False)
-
-
-def test_the_end_is_known_again_after_a_broker_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    admin = ForgetfulAdmin()
-    shard_log = log_with(admin, monkeypatch)
-    assert shard_log.end() == 7
-    admin.knows = False
-    assert shard_log.end() == 7
-
-
-def test_an_end_that_nobody_tells_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    admin = ForgetfulAdmin(looks_in_vain=True)
-    admin.knows = False
-    with pytest.raises(ShardError, match="the end of shard 1's requests is not known"):
-        log_with(admin, monkeypatch).end()
+    return KafkaShardLog({}, 1, 2, group=lambda: None, renewed=False)
 
 
 class Producer:
@@ -97,8 +58,7 @@ def test_records_that_there_were_are_missed(
     monkeypatch.setattr(kafka_log, "ShardProducer", Producer)
     monkeypatch.setattr(kafka_log, "read_records", read_records)
     monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, Note(noted, 2)))
-    admin = cast("AdminClient", cast("Any", ForgetfulAdmin()))
-    shard_log = KafkaShardLog({}, 1, 2, admin=admin, group=lambda: None, renewed=renewed)
+    shard_log = KafkaShardLog({}, 1, 2, group=lambda: None, renewed=renewed)
     assert len(list(shard_log.load())) == found
     assert shard_log.forgotten is forgotten
     assert isinstance(shard_log._producer, Producer)
@@ -117,7 +77,7 @@ def test_how_far_it_is_handled_is_asked_again_without_loading_it_again(monkeypat
 
     monkeypatch.setattr(kafka_log, "_AGAIN_S", 0.0)
     monkeypatch.setattr(kafka_log, "read_handled", read_handled)
-    shard_log = log_with(ForgetfulAdmin(), monkeypatch)
+    shard_log = log_with(monkeypatch)
     assert shard_log.handled_to() == 9
 
 
@@ -132,7 +92,7 @@ def test_it_is_not_asked_for_ever(given_up: bool, monkeypatch: pytest.MonkeyPatc
     if not given_up:
         monkeypatch.setattr(kafka_log, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(kafka_log, "read_handled", read_handled)
-    shard_log = log_with(ForgetfulAdmin(), monkeypatch)
+    shard_log = log_with(monkeypatch)
     if given_up:
         monkeypatch.setattr(shard_log, "_producer", SimpleNamespace(give_up=lambda: None))
         shard_log.give_up()
@@ -150,7 +110,7 @@ def test_the_session_of_those_whose_records_are_gone_is_noted_on(monkeypatch: py
 
     granted: list[int] = []
     producer = SimpleNamespace(begin=lambda: None, go_on=lambda *_: None, grants=granted.append)
-    shard_log = log_with(ForgetfulAdmin(), monkeypatch)
+    shard_log = log_with(monkeypatch)
     monkeypatch.setattr(shard_log, "_producer", producer)
     monkeypatch.setattr(kafka_log, "read_records", no_records)
     monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, Note(40, 2, 90_000)))
