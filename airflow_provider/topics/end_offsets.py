@@ -44,8 +44,8 @@ class EndOffsets:
             self._topics.update(topics)
             asked = self._asked
             if not self._under_way:
-                self._under_way = True
                 threading.Thread(target=self._answer_all, name="cospark-topic-ends", daemon=True).start()
+                self._under_way = True
             return asked
 
     def close(self) -> None:

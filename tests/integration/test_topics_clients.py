@@ -37,8 +37,11 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings: KafkaS
     await asyncio.gather(*(topics.start() for topics in many))
     await asyncio.gather(*(topics.catch_up() for topics in many))
     await many[0].submit(JOB)
-    named = [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic")]
-    assert sorted(named) == ["cospark-topic-reader", "cospark-topic-writer"]
+
+    def named() -> list[str]:
+        return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic"))
+
+    await eventually(lambda: named() == ["cospark-topic-reader", "cospark-topic-writer"], named)
     assert threading.active_count() <= before + 3
     await asyncio.gather(*(topics.catch_up() for topics in many))
     assert [number for number, topics in enumerate(many) if topics.jobs.jobs] == list(range(0, 60, 3))
