@@ -97,7 +97,6 @@ class ShardServer:
         self._bridges = bridges
         self._orders: queue.SimpleQueue[Callable[[Consumer], None]] = queue.SimpleQueue()
         self._group: object = None
-        self._admin: AdminClient | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cospark-shards", daemon=True)
         self.problem: TopicError | None = None
@@ -156,7 +155,7 @@ class ShardServer:
 
         :raises TopicError: shards can't be served any more
         """
-        self._admin = admin = make_client(AdminClient, {**self._config, **COMMON})
+        admin = make_client(AdminClient, {**self._config, **COMMON})
         when_connected, self._when_connected = self._when_connected, None
         if when_connected is not None:
             when_connected(admin)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient
 from echo_machine import EchoMachine
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
@@ -100,7 +99,6 @@ class Process:
         self.unserved: list[Mapping[int, float]] = []
         layout = Layout(shards=1, replies=2)
         self.server = ShardServer(settings, EchoMachine, make=layout, tell_unserved=self.unserved.append)
-        self.server._admin = object()  # type: ignore[assignment]
         self.consumer = Consuming()
         self.log = log
 
@@ -126,7 +124,6 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
         shard: int,
         shards: int,
         *,
-        admin: AdminClient,
         group: Callable[[], object],
         renewed: bool,
     ) -> MemoryLog:
