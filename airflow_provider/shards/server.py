@@ -145,8 +145,8 @@ class ShardServer:
 
         :raises TopicError: the topics can't be created or used, or groups are served in another number of shards
         """
-        topics = ShardTopics(self._config, self._outage)
-        self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
+        with contextlib.closing(ShardTopics(self._config, self._outage)) as topics:
+            self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
         check_shards(self._config, self._layout.shards)
         self.problem = None
 

@@ -128,6 +128,7 @@ class ConnectTopics(GroupTopics):
         await self.catch_up(timeout_s=timeout_s)
 
     async def aclose(self) -> None:
+        self._config_admin.close()
         await asyncio.to_thread(self._config_reader.close)
         await super().aclose()
 
