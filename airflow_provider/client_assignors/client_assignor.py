@@ -60,8 +60,8 @@ class Group:
         tasks that are not named. Known as far as the computing member knows it
     :param costs: what batch tasks cost, as far as the computing member knows it
     :param tried: the tasks that have failed, and where they are tried again, by the names of workers, likewise
-    :param absent: what former members have written of their absence when they could no longer tell the coordinator,
-        likewise; it takes precedence over their metadata
+    :param absent: what former members have written of their absence, which the coordinator may not know, likewise; it
+        takes precedence over their metadata
     :param held_back: workers that may not be started, by their names, likewise: they get nothing new
     """
 

@@ -24,7 +24,7 @@ from typing import Final
 
 from airflow_provider.assignors.balance import NO_LIMIT
 from airflow_provider.assignors.cooperative import Settled, settle
-from airflow_provider.assignors.model import Absence, Memory, Round
+from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import Deferred, Incremental, Policy
 from airflow_provider.assignors.replanned import still_planned
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
@@ -36,7 +36,7 @@ from airflow_provider.client_assignors.client_assignor import (
     Reason,
     WorkerFacts,
 )
-from airflow_provider.client_assignors.facts import COMPATIBLE, SESSIONED, decode_facts, encode_facts
+from airflow_provider.client_assignors.facts import COMPATIBLE, SESSIONED, absences, decode_facts, encode_facts
 from airflow_provider.client_assignors.remembered import Remembered, decode_remembered, encode_remembered
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, Tasks, WorkerId
@@ -136,7 +136,7 @@ def _known(group: Group) -> _Known:
             owned=owned,
             revocation_rank=group.revocation_rank,
             named=frozenset(owned),
-            absent=_absences(group, names_then),
+            absent={names_then[member]: absence for member, absence in absences(group).items()},
             draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None)
             | group.held_back,
             stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _places_what_waits(group) else NO_TASKS,
@@ -176,15 +176,6 @@ def _names(members: Mapping[MemberId, GroupMember]) -> dict[MemberId, WorkerId]:
     """The names of members: instance ids of static members, otherwise member ids. If ambiguous, all member ids."""
     names = {member: WorkerId(said.instance_id or member) for member, said in members.items()}
     return names if len(set(names.values())) == len(names) else {member: WorkerId(member) for member in members}
-
-
-def _absences(group: Group, names: Mapping[MemberId, WorkerId]) -> Mapping[WorkerId, Absence]:
-    return {names[member]: group.absent.get(member) or _absence(gone) for member, gone in group.departed.items()}
-
-
-def _absence(gone: GroupMember) -> Absence:
-    facts = decode_facts(gone.metadata, gone.version)
-    return Absence(left=facts.leaving, returns_ms=facts.returns_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

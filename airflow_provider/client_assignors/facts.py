@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.client_assignors.client_assignor import NOTHING_SAID, WorkerFacts
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.client_assignors.client_assignor import NOTHING_SAID, Group, GroupMember, WorkerFacts
 from airflow_provider.declarative.wire.errors import MalformedMessageError
 from airflow_provider.declarative.wire.reader import Reader
 from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
 from airflow_provider.declarative.wire.types import COMPACT_STRING, INT8, INT32, INT64
 from airflow_provider.declarative.wire.writer import Writer
+from airflow_provider.protocol.model import MemberId
 
 EAGER: Final = 0
 COMPATIBLE: Final = 1
@@ -87,3 +88,13 @@ def decode_facts(data: bytes, version: int) -> WorkerFacts:
         delay_over_ms=worker.delay_over_ms,
         unfit_at_ms=worker.unfit_at_ms,
     )
+
+
+def absences(group: Group) -> dict[MemberId, Absence]:
+    """What is known of the absence of each departed member."""
+    return {member: group.absent.get(member) or _absence(gone) for member, gone in group.departed.items()}
+
+
+def _absence(gone: GroupMember) -> Absence:
+    facts = decode_facts(gone.metadata, gone.version)
+    return Absence(left=facts.leaving, returns_ms=facts.returns_ms)

@@ -17,7 +17,7 @@ from airflow_provider.assignors.model import Move, MoveReason, shares_from_json,
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.client_assignors.client_assignor import Assignment, Group, Reason
-from airflow_provider.client_assignors.facts import decode_facts
+from airflow_provider.client_assignors.facts import absences
 from airflow_provider.declarative.model import GroupEpoch
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import (
@@ -165,11 +165,7 @@ def _lost(
     """
     if before is None:
         return frozenset()
-    silent = {
-        gone[member]
-        for member, said in group.departed.items()
-        if decode_facts(said.metadata, said.version).leaving is None
-    }
+    silent = {gone[member] for member, absence in absences(group).items() if absence.left is None}
     return frozenset((silent & before.members.keys()) - set(names.values()))
 
 

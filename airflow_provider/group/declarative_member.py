@@ -239,6 +239,12 @@ class DeclarativeMember(Driving[MembershipState]):
                 raise AssertionError(f"a member does not ask for {reply}")
 
     async def _compute(self, command: ComputeAssignment) -> None:
+        """Compute a target. If members have departed, read first what they have written of it: the coordinator may not
+        know why. If that can't be read in time, their tasks wait.
+        """
+        if command.prepared.departed:
+            with contextlib.suppress(TopicError, TimeoutError, asyncio.TimeoutError):
+                await wait_at_most(self.state.session_ms / 1000, self._topics.catch_up())
         self.feed(await self._assignors.compute(command))
 
     async def _publish(self, record: DeclarativeRecord) -> None:

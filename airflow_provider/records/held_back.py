@@ -1,4 +1,6 @@
-"""What a worker's record says while Airflow has to start its next process, or a trigger, and may not. Pure."""
+"""What a worker's record says of its absence: it has left, or Airflow has to start its next process, or a trigger, and
+may not. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ def waits_for_airflow(said: WorkerStatus) -> str:
 
 
 def absences(workers: Mapping[WorkerId, WorkerStatus]) -> dict[MemberId, Absence]:
-    """How long the tasks of members wait that were handed over to Airflow, and that it has not started since."""
+    """What members have written of their absence: why they leave, or that they wait for Airflow to start them. The
+    coordinator may not have heard it, and the next one does not know what the one before has heard.
+    """
     return {
-        said.member_id: Absence(returns_ms=said.returns_ms)
+        said.member_id: Absence(left=said.left, returns_ms=said.returns_ms)
         for said in workers.values()
-        if said.awaits is Awaited.PROCESS
+        if said.left is not None or said.awaits is Awaited.PROCESS
     }
 
 

@@ -270,6 +270,33 @@ async def test_the_tasks_of_one_that_is_lost_wait_for_it_and_then_go_to_others()
         assert life.declarative.state.delay_passed_ms > 0
 
 
+async def test_nothing_waits_for_one_whose_record_says_that_it_leaves_when_it_has_been_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its last heartbeat did not say it. Who computes reads the topics before it takes a worker for lost."""
+    async with living_declared(SHORT_SESSION_MS) as life:
+        second = life.others("w2").make(IdleListener(), None)
+        second.begin(Predecessor.GONE)
+        await eventually(lambda: len(second.state.running) == 1, "one task has moved")
+        said = WorkerStatus(
+            worker=WorkerId("w2"),
+            state=WorkerPhase.LEFT,
+            epoch=second.view.epoch,
+            slots=0,
+            member_id=second.view.member_id,
+            left=LeaveReason.STOPPED,
+        )
+
+        async def read_it(*, timeout_s: float | None = None) -> None:
+            await life.topics.publish_worker(said)
+
+        await second.aclose()
+        monkeypatch.setattr(life.topics, "catch_up", read_it)
+        await eventually(lambda: len(life.channel.coordinator.groups["g"].members) == 1, "its session is over")
+        await life.runs(A0, A1)
+        assert life.declarative.state.delay_passed_ms == 0
+
+
 async def test_a_fault_of_the_program_ends_it_without_leaving() -> None:
     async with living_declared() as life:
         life.declarative.fail(RuntimeError("boom"))

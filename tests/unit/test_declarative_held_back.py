@@ -1,4 +1,4 @@
-"""A declarative group whose worker was handed over to Airflow, which does not start its process."""
+"""A declarative group whose worker has gone: what its last record says, and nobody has told the coordinator."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from airflow_values import worker_status
 from assigned_group import jobs as tasks_of_jobs
 
+from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.client_assignors import CooperativeAssignor
 from airflow_provider.client_assignors.client_assignor import WorkerFacts
 from airflow_provider.client_assignors.facts import SESSIONED, encode_facts
@@ -75,6 +76,9 @@ class Computing:
         self._members[DEFERRED] = InstalledMember(member_id=id_of(DEFERRED))
         self._departed = InstalledMember(member_id=id_of(HELD), connectors_and_tasks=units_of(OF_HELD))
 
+    def reads(self, word: WorkerStatus) -> None:
+        self.status = replace(self.status, workers={**self.status.workers, word.worker: word})
+
     def compute(self, *, delay_over_ms: int = 0) -> AssignmentComputed:
         prepared = ConnectGroupPrepareAssignmentResponse(
             group_epoch=GroupEpoch(4),
@@ -119,6 +123,26 @@ def test_its_tasks_wait_for_a_short_time(
     done = Computing(monkeypatch, last_word).compute()
     assert [tasks_of(one.connectors_and_tasks) for one in done.delayed] == [OF_HELD]
     assert waits_ms(done) == wait_ms
+
+
+@pytest.mark.parametrize("why", [LeaveReason.STOPPED, LeaveReason.DRAINED, LeaveReason.KILLED])
+@pytest.mark.parametrize("phase", [WorkerPhase.STOPPING, WorkerPhase.LEFT])
+def test_nothing_waits_for_one_that_has_written_that_it_leaves_for_good(
+    monkeypatch: pytest.MonkeyPatch, phase: WorkerPhase, why: LeaveReason
+) -> None:
+    """The coordinator may not have heard of it, or has forgotten it since: it moves from process to process."""
+    done = Computing(monkeypatch, said(HELD, phase, left=why)).compute()
+    assert not done.delayed
+    assert frozenset().union(*shares(done).values()) == ALL
+
+
+def test_one_that_is_known_to_have_left_only_later_is_not_waited_for_any_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computing = Computing(monkeypatch, AT_WORK)
+    assert waits_ms(computing.compute()) == 300_000
+    computing.reads(said(HELD, WorkerPhase.LEFT, left=LeaveReason.STOPPED))
+    assert not computing.compute().delayed
 
 
 def test_a_record_of_another_process_under_its_name_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
