@@ -112,8 +112,8 @@ class WorkerFacts:
     :param slots: how many tasks it runs at the same time; 0: unknown
     :param returns_ms: how many milliseconds its return takes at most if it is lost; 0: it never returns; None: unknown
     :param leaving: why it leaves, or is about to; None: it stays. A member that leaves soon gets nothing new
-    :param unfit_at_ms: when it last found that a task which has failed there should be tried elsewhere (wall clock); 0:
-        never. A later time only says that an assignment is due: where the task goes is in its record
+    :param unfit_at_ms: when it last found that a task should be elsewhere (wall clock), because it has failed there, or
+        waits for a worker that will not return; 0: never. A later time only says that an assignment is due
     :param delay_over_ms: the time for which :meth:`ClientSideAssignor.on_assignment` has asked for a new assignment,
         once it has passed (wall clock, milliseconds since 1970); 0: no such time has passed
     """

@@ -57,8 +57,8 @@ class WorkerAssignors:
         self._url: Final = url
         self._slots: Final = slots
         self.returns_ms: Final = returns_ms
-        self._known_unfit = NO_TASKS
-        self._unfit_at_ms = 0
+        self._known_misplaced = NO_TASKS
+        self._misplaced_at_ms = 0
 
     def said(self, delay_over_ms: int) -> tuple[Assignor, ...]:
         """What the assignors tell the coordinator now.
@@ -76,20 +76,20 @@ class WorkerAssignors:
             slots=self._slots if mine is None else mine.slots,
             returns_ms=self.returns_ms if mine is None or mine.left is None else mine.returns_ms,
             leaving=None if mine is None else mine.left or (LeaveReason.DRAINED if mine.drains else None),
-            unfit_at_ms=self._when_unfit(),
+            unfit_at_ms=self._when_misplaced(),
             delay_over_ms=delay_over_ms,
         )
         return described(self._assignors, facts)
 
-    def _when_unfit(self) -> int:
-        """When it was last found that tasks of this worker should be tried elsewhere. It stays the same when they have
-        moved: any change causes another assignment. If they stay, whoever computed had not read of them yet.
+    def _when_misplaced(self) -> int:
+        """When it was last found that tasks should be elsewhere. It stays the same when they have moved: any change
+        causes another assignment. If they stay, whoever computed had not read of them yet.
         """
-        unfit, at_ms = self._unfit(), wall_ms()
-        if not unfit <= self._known_unfit or (unfit and at_ms - self._unfit_at_ms >= _ASK_AGAIN_MS):
-            self._unfit_at_ms = at_ms
-        self._known_unfit = unfit
-        return self._unfit_at_ms
+        misplaced, at_ms = self._unfit() | self._wait_in_vain(), wall_ms()
+        if not misplaced <= self._known_misplaced or (misplaced and at_ms - self._misplaced_at_ms >= _ASK_AGAIN_MS):
+            self._misplaced_at_ms = at_ms
+        self._known_misplaced = misplaced
+        return self._misplaced_at_ms
 
     def _unfit(self) -> Tasks:
         status = self._topics.status
@@ -99,6 +99,20 @@ class WorkerAssignors:
         if not any((last := status.tasks.get(task)) and last.failed_on and not last.state.final for task in mine):
             return NO_TASKS
         return mine & better_places(self._topics.jobs, status, wall_ms=wall_ms()).keys()
+
+    def _wait_in_vain(self) -> Tasks:
+        """The tasks that wait, in the last target, for a worker that has written that it will not return. The one that
+        computed that target had not read this yet, and asks for the next.
+        """
+        record = self._topics.status.group
+        if not isinstance(record, DeclarativeRecord) or not record.waits or record.leader != self._worker:
+            return NO_TASKS
+        workers = self._topics.status.workers
+        names = {said.worker: said.member_id for said in workers.values()}
+        for_good = {member for member, absence in absences(workers).items() if absence.at_most_ms == 0}
+        return NO_TASKS.union(
+            *(tasks for name, tasks in record.waits.items() if names.get(name, MemberId(name)) in for_good)
+        )
 
     def on_assignment(self, assignment: HeartbeatAssignment) -> DelaySet:
         """Tell all assignors, as no answer says which one the group uses; the others can't read its bytes."""

@@ -17,6 +17,7 @@ from airflow_provider.client_assignors.facts import SESSIONED, encode_facts
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.units import tasks_of, units_of
 from airflow_provider.declarative.wire.install_assignment import InstalledMember
+from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
     PreparedMember,
@@ -78,6 +79,10 @@ class Computing:
 
     def reads(self, word: WorkerStatus) -> None:
         self.status = replace(self.status, workers={**self.status.workers, word.worker: word})
+
+    def said(self) -> tuple[Assignor, ...]:
+        """What its assignors tell the coordinator."""
+        return self._assignors.said(0)
 
     def compute(self, *, delay_over_ms: int = 0) -> AssignmentComputed:
         prepared = ConnectGroupPrepareAssignmentResponse(
@@ -143,6 +148,27 @@ def test_one_that_is_known_to_have_left_only_later_is_not_waited_for_any_longer(
     assert waits_ms(computing.compute()) == 300_000
     computing.reads(said(HELD, WorkerPhase.LEFT, left=LeaveReason.STOPPED))
     assert not computing.compute().delayed
+
+
+@pytest.mark.parametrize("knows_its_name", [True, False])
+def test_who_has_computed_asks_for_another_target_when_it_reads_that_one_has_left(
+    monkeypatch: pytest.MonkeyPatch, knows_its_name: bool
+) -> None:
+    """A coordinator that has forgotten a former member does not know its name either."""
+    computing = Computing(monkeypatch, AT_WORK)
+    record = computing.compute().record
+    assert record is not None
+    waits = record.waits if knows_its_name else {WorkerId(id_of(HELD)): OF_HELD}
+    computing.status = replace(computing.status, group=replace(record, waits=waits))
+    before = computing.said()
+    computing.now += 30_000
+    assert computing.said() == before
+    computing.reads(said(HELD, WorkerPhase.LEFT, left=LeaveReason.STOPPED))
+    after = computing.said()
+    assert after != before
+    computing.status = replace(computing.status, group=computing.compute().record)
+    computing.now += 30_000
+    assert computing.said() == after
 
 
 def test_a_record_of_another_process_under_its_name_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
