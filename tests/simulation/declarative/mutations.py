@@ -244,7 +244,7 @@ DECLARATIVE_MUTATIONS = (
     # ---- the assignor
     Mutation(
         name="does not look at what a member that Airflow does not start has written",
-        module="airflow_provider.client_assignors.cooperative",
+        module="airflow_provider.client_assignors.facts",
         edits=(("group.absent.get(member) or _absence(gone)", "_absence(gone)"),),
         plan="declarative-airflow",
         broken=(_SHORTLY,),
