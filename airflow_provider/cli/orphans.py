@@ -55,7 +55,8 @@ def add_action(actions: Any) -> None:
         default=[],
         metavar="URL",
         type=_server_of,
-        help="with --end: another server that may be called; may be repeated. The list of orphans has their servers",
+        help="with --end: another server that may be called, with its user_id and use_ssl if it has these; may be"
+        " repeated. The list of orphans has their servers",
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)

@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="URL",
         help="another Spark Connect server on which the group's streams may have run, and which this worker may call to"
-        " end them; may be repeated. It gets no token",
+        " end them, with its user_id and use_ssl if it has these; may be repeated. It gets no token",
     )
     parser.add_argument(
         "--detach",

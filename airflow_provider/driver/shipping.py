@@ -50,7 +50,7 @@ class Shipment:
                 if source.name not in self._sources:
                     self._send(context, source)
                     self._sources.add(source.name)
-            if is_here(module):  # otherwise it may still come
+            if is_here(module):  # if it is not, it may still come
                 self._jobs.add(module)
 
     def _send(self, context: SparkContext, source: Source) -> None:

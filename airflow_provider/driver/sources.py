@@ -63,7 +63,7 @@ def sources_of(module: str) -> Iterator[Source]:
 
 
 def is_here(module: str) -> bool:
-    """Whether this Python has the top-level module of that one."""
+    """Whether the module's top-level package is found in this Python."""
     return _spec(module.partition(".")[0]) is not None
 
 

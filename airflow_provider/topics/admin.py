@@ -81,8 +81,7 @@ class FoundTopic:
 class TopicAdmin:
     """Sends requests about topics to brokers.
 
-    It has a connection of its own. On the reader's connection, a request would wait for the fetch that waits for
-    records.
+    It has connections of its own. On the reader's, a request would wait for the fetch that waits for records.
 
     :param config: librdkafka's settings of the connection
     :param outage: is told of errors of the connection
@@ -97,7 +96,7 @@ class TopicAdmin:
         self._ends = EndOffsets(config)
 
     def close(self) -> None:
-        """Close the client that asks for ends, if there is one."""
+        """Close the consumer that asks for ends, if there is one."""
         self._ends.close()
 
     async def prepare(self, topics: TopicNames, needs: Needs, *, timeout_s: float) -> None:

@@ -71,8 +71,8 @@ class World:
             raise HTTPException(
                 status.HTTP_404_NOT_FOUND,
                 f"this page shows you no connection {conn!r}: it shows those of type kafka in Airflow, or those that"
-                " page_connections in the section [cooperative_spark] of Airflow's configuration names, and of these"
-                " the ones of whose teams' DAGs you may do the same with all",
+                " page_connections in the section [cooperative_spark] of Airflow's configuration names, if you have the"
+                " right to do this with all DAGs that can use them",
             )
         if isinstance(settings, str):
             raise HTTPException(status.HTTP_409_CONFLICT, settings)

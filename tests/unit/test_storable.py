@@ -24,6 +24,7 @@ from airflow_values import context, job, jobs_snapshot, status_snapshot
 from job_values import BAD, some_value
 from operator_bench import FakeGroup, job_operator
 from pydantic import JsonValue, TypeAdapter
+from simulation.seeds import fresh
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine
 from trigger_bench import SPEC, STORY, Triggerer, events_of, worker_trigger
 
@@ -66,14 +67,8 @@ def as_postgresql_keeps(number: str) -> float:
     return int(Decimal(number)) if whole else float(number)
 
 
-def fresh() -> range:
-    """Seeds of values that no run had before. ``make thorough`` plays 2,000 of them through a whole Airflow."""
-    first = random.randrange(10**12)
-    return range(first, first + 400)
-
-
 def test_what_job_code_says_is_stored_as_it_is_told() -> None:
-    for seed in fresh():
+    for seed in fresh(400):
         value = storable(some_value(random.Random(seed)))
         assert stored(value) == value, f"seed {seed}"
         assert storable(value) == value, f"seed {seed}: what is in needs no other change"
@@ -91,7 +86,7 @@ def test_what_job_code_says_is_stored_by_airflows_own_columns() -> None:
     engine = create_engine("sqlite://")
     table.create(engine)
     with engine.begin() as database:
-        for seed in fresh():
+        for seed in fresh(400):
             value = storable({"value": some_value(random.Random(seed))})
             text = storable(json.dumps(value))
             database.execute(

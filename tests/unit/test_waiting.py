@@ -41,7 +41,7 @@ async def waits() -> float:
 
 
 @pytest.mark.parametrize(
-    ("times", "as_long"), [(0.0, 1), (1.0, 1), (3.0, 3), (30.0, 30)], ids=["idle", "as before", "busier", "busy"]
+    ("times", "as_long"), [(0.0, 1), (1.0, 1), (2.0, 2), (30.0, 3)], ids=["idle", "as before", "busier", "busy"]
 )
 async def test_a_wait_takes_longer_if_the_machine_has_become_busier_and_is_never_shorter(
     others: list[int], times: float, as_long: int
@@ -52,7 +52,7 @@ async def test_a_wait_takes_longer_if_the_machine_has_become_busier_and_is_never
 
 async def test_what_is_late_only_while_the_machine_is_busy_is_in_time(others: list[int]) -> None:
     others[0] = so_many(10 * SLOWNESS)
-    late = asyncio.create_task(time_passes(5 * DEADLINE_S))
+    late = asyncio.create_task(time_passes(2 * DEADLINE_S))
     await eventually(late.done)
     others[0] = 0
     assert await waits() == pytest.approx(DEADLINE_S, rel=0.1)
@@ -61,5 +61,5 @@ async def test_what_is_late_only_while_the_machine_is_busy_is_in_time(others: li
 async def test_how_things_stand_is_told_as_of_the_end() -> None:
     stands: list[str] = []
     asyncio.get_running_loop().call_later(1, stands.append, "better")
-    with pytest.raises(AssertionError, match=r"not within \d+ s: \['better'\]"):
+    with pytest.raises(AssertionError, match=r"not within \d+ s.*: \['better'\]"):
         await eventually(lambda: False, lambda: stands)

@@ -6,11 +6,10 @@ For many more: ``make simulate PLAN=declarative-everything SEEDS=n``, ``make sim
 
 from __future__ import annotations
 
-import secrets
-
 import pytest
 from simulation.declarative.histories import PLANS, play
 from simulation.run import Tally, play_batch, report
+from simulation.seeds import fresh
 
 SEEDS = 4
 LEAST_STEPS = 50
@@ -18,13 +17,12 @@ LEAST_STEPS = 50
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_history(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    first = secrets.randbelow(10**12)
-    tally = Tally()
-    tally.add(play_batch(plan, range(first, first + SEEDS)))
+    seeds, tally = fresh(SEEDS), Tally()
+    tally.add(play_batch(plan, seeds))
     assert not tally.failed, report(plan, tally.failed[0])
     assert tally.least_steps >= LEAST_STEPS
     with capsys.disabled():
-        print(f"\n{plan} from seed {first}: {tally}")
+        print(f"\n{plan} from seed {seeds.start}: {tally}")
 
 
 def test_a_seed_is_always_the_same_history() -> None:
