@@ -28,8 +28,7 @@ from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
 from airflow_provider.ui.doing import Act, By, Done, done
-from airflow_provider.ui.rights import SteeredWorld
-from airflow_provider.ui.world import World
+from airflow_provider.ui.world import ItsWorld, World
 
 _MOST_NAMED: Final = 10
 
@@ -105,12 +104,12 @@ class LevelOf(ToGroup):
 
 
 @router.post("/pause")
-def pause_job(act: ToJob, by: By, world: SteeredWorld) -> Done:
+def pause_job(act: ToJob, by: By, world: ItsWorld) -> Done:
     return _steer("pause", act, by, world, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.PAUSED))
 
 
 @router.post("/stop")
-def stop_job(act: ToTasks, by: By, world: SteeredWorld) -> Done:
+def stop_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
     some = act.indexes
     if some is None:
         return _steer("stop", act, by, world, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.STOPPED))
@@ -118,17 +117,17 @@ def stop_job(act: ToTasks, by: By, world: SteeredWorld) -> Done:
 
 
 @router.post("/resume")
-def resume_job(act: ToJob, by: By, world: SteeredWorld) -> Done:
+def resume_job(act: ToJob, by: By, world: ItsWorld) -> Done:
     return _steer("resume", act, by, world, ResumeJob(job=act.job, defined_at=act.defined_at))
 
 
 @router.post("/restart")
-def restart_job(act: ToTasks, by: By, world: SteeredWorld) -> Done:
+def restart_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
     return _steer("restart", act, by, world, RestartJob(job=act.job, defined_at=act.defined_at, tasks=act.indexes))
 
 
 @router.post("/retry")
-def retry_failed(act: ToTasks, by: By, world: SteeredWorld) -> Done:
+def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
     def retry(settings: KafkaSettings) -> str:
         retried = one_shot.retry_failed(settings, act.group, act.job, act.indexes, by=by, defined_at=act.defined_at)
         return retried_in_words(act.job, retried)
@@ -137,7 +136,7 @@ def retry_failed(act: ToTasks, by: By, world: SteeredWorld) -> Done:
 
 
 @router.post("/remove")
-def remove_job(act: ToJob, by: By, world: SteeredWorld) -> Done:
+def remove_job(act: ToJob, by: By, world: ItsWorld) -> Done:
     def remove(settings: KafkaSettings) -> str:
         known = one_shot.remove_job(settings, act.group, act.job, by=by, defined_at=act.defined_at)
         return f"job {act.job} is removed" if known else f"the group has no job {act.job} any more"
@@ -146,7 +145,7 @@ def remove_job(act: ToJob, by: By, world: SteeredWorld) -> Done:
 
 
 @router.post("/ask")
-def ask_worker(act: AskWorker, by: By, world: SteeredWorld) -> Done:
+def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
     watched = world.group(act.conn, act.group)
     seen = watched.seen() if watched else None
     if seen is None or not seen.whole or act.worker not in may_be_asked(seen.status):
@@ -161,7 +160,7 @@ def ask_worker(act: AskWorker, by: By, world: SteeredWorld) -> Done:
 
 
 @router.post("/scale")
-def scale_group(act: ScaleGroup, by: By, world: SteeredWorld) -> Done:
+def scale_group(act: ScaleGroup, by: By, world: ItsWorld) -> Done:
     def scale(settings: KafkaSettings) -> str:
         plan = one_shot.scale_down(settings, act.group, count(act.workers), by=by)
         return f"asked to leave: {in_short(plan.asked, most=_MOST_NAMED)} ({plan.in_words}); {plan.what_follows}"
@@ -170,12 +169,12 @@ def scale_group(act: ScaleGroup, by: By, world: SteeredWorld) -> Done:
 
 
 @router.post("/rebalance")
-def rebalance_group(act: ToGroup, by: By, world: SteeredWorld) -> Done:
+def rebalance_group(act: ToGroup, by: By, world: ItsWorld) -> Done:
     return _steer("rebalance", act, by, world, Rebalance())
 
 
 @router.post("/level")
-def set_level(act: LevelOf, by: By, world: SteeredWorld) -> Done:
+def set_level(act: LevelOf, by: By, world: ItsWorld) -> Done:
     try:
         worker = WorkerId(worker_name(act.worker)) if act.worker else None
     except ValueError as wrong:  # nobody could read a record with such a key, and it would stay for ever

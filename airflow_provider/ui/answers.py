@@ -25,47 +25,42 @@ class _Made(NamedTuple):
 
 
 class Answers:
-    """The last answer to each question, which is made once for all who look at the same.
-
-    ``whose`` tells apart users to whom the same question has different answers.
-    """
+    """The last answer to each question, which is made once for all who look at the same."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: OrderedDict[str, _Made] = OrderedDict()
         self._bytes = 0
 
-    def known(self, request: Request, version: str, whose: str = "") -> Response | None:
+    def known(self, request: Request, version: str) -> Response | None:
         """The answer, if it is in the cache or the browser has it.
 
         :param version: of what is asked for; the same question with the same version has the same answer
         """
-        question = _question(request, whose)
-        tag = _tag(question, version)
+        tag = _tag(request, version)
         if request.headers.get("if-none-match") == tag:
             return _response(request, _Made(tag, b""))
-        made = self._get(question)
+        made = self._get(request)
         return _response(request, made) if made is not None and made.tag == tag else None
 
-    def answer(self, request: Request, version: str, make: Callable[[], object], whose: str = "") -> Response:
+    def answer(self, request: Request, version: str, make: Callable[[], object]) -> Response:
         """The answer, from the cache or made now.
 
         :param make: makes it
         """
-        known = self.known(request, version, whose)
+        known = self.known(request, version)
         if known is not None:
             return known
-        question = _question(request, whose)
-        made = _Made(_tag(question, version), msgspec.json.encode(make()))
-        self._put(question, made)
+        made = _Made(_tag(request, version), msgspec.json.encode(make()))
+        self._put(request, made)
         return _response(request, made)
 
-    def last(self, request: Request, whose: str = "") -> Response:
+    def last(self, request: Request) -> Response:
         """The last answer to the question, for users who can't wait for the present one.
 
         :raises HTTPException: 503, to ask again soon, if there is none
         """
-        made = self._get(_question(request, whose))
+        made = self._get(request)
         if made is None:
             raise HTTPException(
                 status.HTTP_503_SERVICE_UNAVAILABLE,
@@ -74,14 +69,16 @@ class Answers:
             )
         return _response(request, made)
 
-    def _get(self, question: str) -> _Made | None:
+    def _get(self, request: Request) -> _Made | None:
+        question = _question(request)
         with self._lock:
             made = self._made.get(question)
             if made is not None:
                 self._made.move_to_end(question)
             return made
 
-    def _put(self, question: str, made: _Made) -> None:
+    def _put(self, request: Request, made: _Made) -> None:
+        question = _question(request)
         with self._lock:
             before = self._made.pop(question, None)
             self._made[question] = made
@@ -91,12 +88,12 @@ class Answers:
                 self._bytes -= len(dropped.body)
 
 
-def _question(request: Request, whose: str) -> str:
-    return f"{request.url.path}?{request.url.query}#{whose}"
+def _question(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}"
 
 
-def _tag(question: str, version: str) -> str:
-    return f'"{hashlib.sha256(f"{question}#{version}".encode()).hexdigest()[:24]}"'
+def _tag(request: Request, version: str) -> str:
+    return f'"{hashlib.sha256(f"{_question(request)}#{version}".encode()).hexdigest()[:24]}"'
 
 
 def _response(request: Request, made: _Made) -> Response:

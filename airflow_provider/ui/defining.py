@@ -16,8 +16,9 @@ from airflow_provider.operations.operations import AlterJob
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import JobDefinition, TaskKind
 from airflow_provider.ui.doing import Done, done
-from airflow_provider.ui.rights import DefinedWorld, may_define, may_see_configs
+from airflow_provider.ui.rights import may_define, may_see_configs
 from airflow_provider.ui.views.config_form import Declared, declared_by
+from airflow_provider.ui.world import ItsWorld
 
 router: Final = APIRouter(prefix="/api")
 
@@ -111,14 +112,14 @@ class JobForm:
 
 
 @router.get("/declared", dependencies=[Depends(may_see_configs)])
-def declared(world: DefinedWorld, conn: Id, group: Id, entry_point: Id) -> Declared:
+def declared(world: ItsWorld, conn: Id, group: Id, entry_point: Id) -> Declared:
     """The config that a job to submit declares."""
     watched = world.group(conn, group)
     return declared_by(entry_point, watched.seen().jobs if watched else JobsSnapshot())
 
 
 @router.get("/definition", dependencies=[Depends(may_see_configs)])
-def definition(world: DefinedWorld, conn: Id, group: Id, job: Id) -> JobForm:
+def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
     """The definition of a job. Only users who may alter it may see it: its config may contain secrets."""
     watched = world.group(conn, group)
     jobs = watched.seen().jobs if watched else None
@@ -136,7 +137,7 @@ def definition(world: DefinedWorld, conn: Id, group: Id, job: Id) -> JobForm:
 
 
 @router.post("/act/submit")
-def submit_job(act: SubmitJob, by: By, world: DefinedWorld) -> Done:
+def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
     def submit(settings: KafkaSettings) -> str:
         submission = one_shot.submit_job(settings, act.group, act.definition(by))
         return "; ".join(submission.lines())
@@ -145,7 +146,7 @@ def submit_job(act: SubmitJob, by: By, world: DefinedWorld) -> Done:
 
 
 @router.post("/act/alter")
-def alter_job(act: ChangeJob, by: By, world: DefinedWorld) -> Done:
+def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
     def alter(settings: KafkaSettings) -> str:
         return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=by))
 

@@ -12,7 +12,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
 
 from airflow_provider.ui import drawing
-from airflow_provider.ui.rights import SeenWorld, can_define, can_steer
+from airflow_provider.ui.rights import can_define, can_steer
+from airflow_provider.ui.world import ItsWorld
 
 router: Final = APIRouter()
 
@@ -41,7 +42,7 @@ _TYPES: Final = {
 @router.get("/")
 def page(
     request: Request,
-    world: SeenWorld,
+    world: ItsWorld,
     steers: Annotated[bool, Depends(can_steer)],
     defines: Annotated[bool, Depends(can_define)],
     conn: str | None = None,

@@ -85,7 +85,7 @@ def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
 def clusters(world: World) -> Clusters:
     """All connections with their groups; begins to read groups that are not read yet."""
     versions, found = [], []
-    for conn, settings in world.usable().items():
+    for conn, settings in world.connections.all().items():
         if isinstance(settings, str):
             found.append(Cluster(conn=conn, listing=False, problem=settings, groups=(), more=0))
             versions.append(f"{conn} {settings}")

@@ -1,39 +1,30 @@
 """Checks who may see the page and act on it, by Airflow's auth manager, on every route.
 
 Groups are not resources of Airflow. The page shows what tasks of DAGs do, log and return, and acts on these. So users
-who may see the task instances of all DAGs may see it, and users who may edit them may act. "All DAGs" are those that
-can use the connection: of its team, or, if it has none, of every team.
+who may see the task instances of all DAGs may see it, and users who may edit them may act. The groups of a
+connection may be those of any team's DAGs, so "all DAGs" means the DAGs of every team.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
-from typing import Annotated, Final, TypeAlias
+from typing import Final
 from urllib.parse import urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import Depends, HTTPException, Request, status
+from fastapi import HTTPException, Request, status
 
 from airflow_provider.common.airflow_teams import all_teams, team_of
 from airflow_provider.ui.allowed_acts import PageActions
-from airflow_provider.ui.world import ItsWorld, Team, World
+from airflow_provider.ui.world import ItsWorld
 
 _ALL_DAGS: Final = "~"
 """Airflow's own symbol for all DAGs, which is no DAG's id. If an auth manager is asked about no DAG in particular, as
 for a list, it may grant access to a user with a right to any of them (FAB's does). Asked about this one, it grants
 access to users with a right to all.
 """
-
-_Right: TypeAlias = tuple[ResourceMethod, DagAccessEntity]
-
-_SEE: Final[tuple[_Right, ...]] = (("GET", DagAccessEntity.TASK_INSTANCE),)
-_STEER: Final[tuple[_Right, ...]] = (*_SEE, ("PUT", DagAccessEntity.TASK_INSTANCE))
-_DEFINE: Final[tuple[_Right, ...]] = (*_STEER, ("POST", DagAccessEntity.RUN))
 
 ACTING_HEADER = "X-Cospark-Act"
 """Required for every action: no form and no link of another site can send it."""
@@ -42,7 +33,7 @@ ACTING_HEADER = "X-Cospark-Act"
 def may_see(user: GetUserDep) -> None:
     """:raises HTTPException: 401 without a login; 403 for a user without the right"""
     website = get_auth_manager().is_authorized_view(access_view=AccessView.WEBSITE, user=user)
-    allowed = website and _may_somewhere(_SEE, user)
+    allowed = website and _may_with_all_dags("GET", user)
     _refuse_unless(allowed, "the page of groups shows the tasks of all DAGs, which you may not see")
 
 
@@ -53,12 +44,16 @@ def may_see_dag(dag_id: str, user: GetUserDep) -> None:
 
 def can_steer(user: GetUserDep, world: ItsWorld) -> bool:
     """Whether to show the user actions on what is there."""
-    return world.actions() is not PageActions.NONE and _may_somewhere(_STEER, user)
+    return world.actions() is not PageActions.NONE and _may_with_all_dags("PUT", user)
 
 
 def can_define(user: GetUserDep, world: ItsWorld) -> bool:
     """Whether to show the user the forms that submit and alter jobs."""
-    return world.actions() is PageActions.ALL and _may_somewhere(_DEFINE, user)
+    return (
+        world.actions() is PageActions.ALL
+        and can_steer(user, world)
+        and _may_with_all_dags("POST", user, DagAccessEntity.RUN)
+    )
 
 
 def may_steer(request: Request, user: GetUserDep, world: ItsWorld) -> str:
@@ -97,44 +92,11 @@ def may_define(request: Request, user: GetUserDep, world: ItsWorld) -> str:
     return may_steer(request, user, world)
 
 
-def seen_world(user: GetUserDep, world: ItsWorld) -> World:
-    """With the connections whose groups the user may see."""
-    return replace(world, may_use=_with(_SEE, user))
-
-
-def steered_world(user: GetUserDep, world: ItsWorld) -> World:
-    """With the connections on whose groups the user may act."""
-    return replace(world, may_use=_with(_STEER, user))
-
-
-def defined_world(user: GetUserDep, world: ItsWorld) -> World:
-    """With the connections to whose groups the user may submit jobs."""
-    return replace(world, may_use=_with(_DEFINE, user))
-
-
-SeenWorld = Annotated[World, Depends(seen_world)]
-SteeredWorld = Annotated[World, Depends(steered_world)]
-DefinedWorld = Annotated[World, Depends(defined_world)]
-
-
-def _may_somewhere(rights: tuple[_Right, ...], user: GetUserDep) -> bool:
-    """Whether the user has the rights for any connection that there may be."""
-    return any(map(_with(rights, user), (None, *sorted(all_teams()))))
-
-
-def _with(rights: tuple[_Right, ...], user: GetUserDep) -> Callable[[Team], bool]:
-    """Tells whether the user has the rights for connections of a team, and so with all DAGs that can use them: of this
-    team; or, of connections without one, of each team and those without a team.
-    """
-
-    @cache
-    def has(team: Team) -> bool:
-        return all(_may(method, _ALL_DAGS, team, user, entity) for method, entity in rights)
-
-    def with_all(team: Team) -> bool:
-        return has(team) if team is not None else all(map(has, (None, *sorted(all_teams()))))
-
-    return with_all
+def _may_with_all_dags(
+    method: ResourceMethod, user: GetUserDep, entity: DagAccessEntity = DagAccessEntity.TASK_INSTANCE
+) -> bool:
+    """Whether the user may do it with all DAGs: those without a team, and those of each team."""
+    return all(_may(method, _ALL_DAGS, team, user, entity) for team in (None, *sorted(all_teams())))
 
 
 def _may(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 from fastapi import Depends, HTTPException, Request, status
 
@@ -26,15 +26,11 @@ which the API server answers all its requests, including the heartbeats of Airfl
 """
 
 
-Team: TypeAlias = "str | None"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """What all routes use.
 
     :param connections: the clusters that may be shown
-    :param may_use: whether the present user may use those of a team; None stands for those of every team
     :param note: writes an action into Airflow's audit log: its name, the user, and the rest as JSON
     :param actions: returns what the page may do
     :param base_url: returns with what the addresses of this Airflow's pages begin
@@ -43,7 +39,6 @@ class World:
     """
 
     connections: Connections
-    may_use: Callable[[Team], bool] = field(default=lambda _team: False)
     note: Callable[[str, str, str], None] = note_in_audit_log
     actions: Callable[[], PageActions] = configured_actions
     base_url: Callable[[], str] = airflow_base_url
@@ -51,11 +46,6 @@ class World:
     answers: Answers = field(default_factory=Answers)
     listing: Turns = field(default_factory=Turns)
     acts: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_ACTS))
-
-    def usable(self) -> Mapping[str, KafkaSettings | str]:
-        """The connections that the present user may use, by id. A team's own one stands before one of every team."""
-        known = sorted(self.connections.all().items(), key=lambda one: one[0].team or "")
-        return {name.conn_id: settings for name, settings in known if self.may_use(name.team)}
 
     def settings(self, conn: str, group: str) -> KafkaSettings:
         """The settings of a group's connection.
@@ -66,13 +56,12 @@ class World:
             group_name(group)
         except ValueError as wrong:
             raise HTTPException(status.HTTP_404_NOT_FOUND, str(wrong)) from wrong
-        settings = self.usable().get(conn)
+        settings = self.connections.all().get(conn)
         if settings is None:
             raise HTTPException(
                 status.HTTP_404_NOT_FOUND,
-                f"this page shows you no connection {conn!r}: it shows those of type kafka in Airflow, or those that"
-                " page_connections in the section [cooperative_spark] of Airflow's configuration names, if you have the"
-                " right to do this with all DAGs that can use them",
+                f"this page shows no connection {conn!r}: it shows those of type kafka in Airflow, or those that"
+                " page_connections in the section [cooperative_spark] of Airflow's configuration names",
             )
         if isinstance(settings, str):
             raise HTTPException(status.HTTP_409_CONFLICT, settings)

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from airflow_provider.hooks.shown_connections import Connections, Named
+from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -116,19 +116,12 @@ class Page:
         ]
 
 
-def make_page(
-    *groups: StillTopics,
-    actions: PageActions = PageActions.ALL,
-    connections: Sequence[Named] = (Named("kafka_default"),),
-) -> Page:
-    """
-    :param actions: what the page may do
-    :param connections: all lead to the same groups
-    """
+def make_page(*groups: StillTopics, actions: PageActions = PageActions.ALL) -> Page:
+    """:param actions: what the page may do"""
     noted: list[tuple[str, str, str]] = []
     cluster = StillCluster(*groups)
     world = World(
-        connections=Connections(lambda: connections, lambda _: SETTINGS),
+        connections=Connections(lambda: ["kafka_default"], lambda _: SETTINGS),
         watches=StillWatches(cluster),
         actions=lambda: actions,
         note=lambda event, by, extra: noted.append((event, by, extra)),
