@@ -77,9 +77,8 @@ class _Patience:
         self._left_s -= (now_s - self._looked_s) * max(_LEAST, min(1.0, SLOWNESS / _slowness_with(_others())))
         self._looked_s = now_s
         if self._left_s < 0:
-            raise AssertionError(
-                f"not within {DEADLINE_S:.0f} s, or more if the machine has become busy: {what if isinstance(what, str) else what()}"
-            )
+            told = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {DEADLINE_S:.0f} s, or longer if the machine has become busy: {told}")
 
 
 def slow_ms(quiet_ms: float) -> str:

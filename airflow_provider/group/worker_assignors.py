@@ -20,7 +20,7 @@ from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.progress import revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, MemberId, Tasks, WorkerId
 from airflow_provider.records.held_back import absences, may_not_be_started
 from airflow_provider.topics.group_topics import GroupTopics
 
@@ -59,6 +59,7 @@ class WorkerAssignors:
         self.returns_ms: Final = returns_ms
         self._known_misplaced = NO_TASKS
         self._misplaced_at_ms = 0
+        self._asked_after: Epoch | None = None
 
     def said(self, delay_over_ms: int) -> tuple[Assignor, ...]:
         """What the assignors tell the coordinator now.
@@ -102,7 +103,7 @@ class WorkerAssignors:
 
     def _wait_in_vain(self) -> Tasks:
         """The tasks that wait, in the last target, for a worker that has written that it will not return. The one that
-        computed that target had not read this yet, and asks for the next.
+        computed that target had not read this yet, and asks for the next: once, as the record of the next may not come.
         """
         record = self._topics.status.group
         if not isinstance(record, DeclarativeRecord) or not record.waits or record.leader != self._worker:
@@ -110,9 +111,13 @@ class WorkerAssignors:
         workers = self._topics.status.workers
         names = {said.worker: said.member_id for said in workers.values()}
         for_good = {member for member, absence in absences(workers).items() if absence.at_most_ms == 0}
-        return NO_TASKS.union(
+        in_vain = NO_TASKS.union(
             *(tasks for name, tasks in record.waits.items() if names.get(name, MemberId(name)) in for_good)
         )
+        if not in_vain or record.epoch == self._asked_after:
+            return NO_TASKS
+        self._asked_after = record.epoch
+        return in_vain
 
     def on_assignment(self, assignment: HeartbeatAssignment) -> DelaySet:
         """Tell all assignors, as no answer says which one the group uses; the others can't read its bytes."""

@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from typing import Final
 
 from airflow_provider.assignors.model import Absence
-from airflow_provider.protocol.model import MemberId, WorkerId
+from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, MemberId, WorkerId
 from airflow_provider.records.awaited import Awaited
 from airflow_provider.records.status import WorkerPhase, WorkerStatus
 
@@ -27,7 +27,7 @@ def absences(workers: Mapping[WorkerId, WorkerStatus]) -> dict[MemberId, Absence
     return {
         said.member_id: Absence(left=said.left, returns_ms=said.returns_ms)
         for said in workers.values()
-        if said.left is not None or said.awaits is Awaited.PROCESS
+        if said.member_id != UNKNOWN_MEMBER_ID and (said.left is not None or said.awaits is Awaited.PROCESS)
     }
 
 

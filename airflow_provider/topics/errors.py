@@ -138,9 +138,10 @@ class TopicRenewedError(PassingError):
         return type(self), (self.topic,)
 
 
-class ReaderFaultError(LastingError):
-    """A topic is no longer read because of a fault of this program. Its view is outdated, and must not be used. The
-    reader has tried again by itself, in vain.
+class ReaderFaultError(TopicError):
+    """A topic is no longer read in this process, because of a fault of this program or for lack of threads, files or
+    memory. Its view is outdated, and must not be used. The reader has tried again by itself, in vain; another process
+    may succeed.
     """
 
     def __init__(self, topic: str, fault: str) -> None:

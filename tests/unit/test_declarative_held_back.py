@@ -28,9 +28,10 @@ from airflow_provider.group import worker_assignors
 from airflow_provider.group.worker_assignors import WorkerAssignors
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import MemberId, Tasks, WorkerId
+from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, MemberId, Tasks, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.records.awaited import Awaited
+from airflow_provider.records.held_back import absences
 
 RUNS, DEFERRED, HELD = WorkerId("runs"), WorkerId("sleeps"), WorkerId("held")
 ALL = tasks_of_jobs({"a": 5})
@@ -166,9 +167,17 @@ def test_who_has_computed_asks_for_another_target_when_it_reads_that_one_has_lef
     computing.reads(said(HELD, WorkerPhase.LEFT, left=LeaveReason.STOPPED))
     after = computing.said()
     assert after != before
+    for _ in range(9):  # the record of the next target can't be written
+        computing.now += 30_000
+        assert computing.said() == after
     computing.status = replace(computing.status, group=computing.compute().record)
     computing.now += 30_000
     assert computing.said() == after
+
+
+def test_what_one_without_a_member_id_has_written_says_nothing_of_others() -> None:
+    nobody = replace(WAITS, member_id=UNKNOWN_MEMBER_ID, left=LeaveReason.STOPPED)
+    assert absences({HELD: nobody}) == {}
 
 
 def test_a_record_of_another_process_under_its_name_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.common import patience
+from airflow_provider.common.for_good import failing_for_good
 from airflow_provider.common.patience import patiently, waited_out
 from airflow_provider.requests.worker_requests import NoCoordinatorsError
 from airflow_provider.shards.errors import ShardError
@@ -66,6 +67,11 @@ async def test_what_may_pass_is_waited_out_and_told_once(
 async def test_what_lasts_ends_it(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(type(wrong)):
         await tries_with(wrong, monkeypatch)
+
+
+def test_what_another_process_may_do_better_is_left_to_airflows_retries() -> None:
+    with pytest.raises(ReaderFaultError), failing_for_good():
+        raise ReaderFaultError("g.status", "MemoryError()")
 
 
 def test_a_task_waits_it_out_in_its_own_thread(
