@@ -67,7 +67,7 @@ class ShardTopics(TopicAdmin):
                 RECORDS_TOPIC: (shards, _KEPT),
             }
             await self.make({topic: plan[topic] for topic in missing}, timeout_s=timeout_s)
-            await self.end_offsets(missing, timeout_s=timeout_s)
+            await self.appear(missing, timeout_s=timeout_s)
             found = {topic: await self.look_at(topic, timeout_s=timeout_s) for topic in NEEDS}
         there = {topic: each for topic, each in found.items() if each is not None}
         lacking = [

@@ -193,7 +193,15 @@ class TopicAdmin:
 
     async def _make(self, missing: list[str], topics: TopicNames, timeout_s: float) -> None:
         await self.make({topic: (1, _settings_of(topic, topics)) for topic in missing}, timeout_s=timeout_s)
-        await self._ends_of(topics.all, timeout_s=timeout_s, appears_s=timeout_s)
+        await self.appear(topics.all, timeout_s=timeout_s)
+
+    async def appear(self, made: Iterable[str], *, timeout_s: float) -> None:
+        """Wait until topics that were just made can be used: brokers may not know them at first.
+
+        :raises BrokerAwayError: if no broker answers in time
+        :raises TopicError: if they can't be used by then
+        """
+        await self._ends_of(tuple(made), timeout_s=timeout_s, appears_s=timeout_s)
 
     async def make(self, missing: Mapping[str, tuple[int, Mapping[str, str]]], *, timeout_s: float) -> None:
         """Create topics, with the broker's default number of replicas. It is no error if one exists by now.

@@ -32,8 +32,7 @@ class Topics(ShardTopics):
         self.made.update(missing)
         self.found.update({topic: FoundTopic(count, ALL) for topic, (count, _) in missing.items()})
 
-    async def end_offsets(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
-        return dict.fromkeys(topics, 0)
+    async def appear(self, made: Iterable[str], *, timeout_s: float) -> None: ...
 
 
 async def test_all_are_made() -> None:
