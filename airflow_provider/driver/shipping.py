@@ -6,13 +6,14 @@ import hashlib
 import logging
 import os
 import re
+import sys
 import threading
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.driver.pyspark_internals import add_python_archive
-from airflow_provider.driver.sources import Source, installed_at, is_here, sources_of
+from airflow_provider.driver.sources import Source, installed_at, sources_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,7 +51,7 @@ class Shipment:
                 if source.name not in self._sources:
                     self._send(context, source)
                     self._sources.add(source.name)
-            if is_here(module):  # if it is not, it may still come
+            if module in sys.modules:  # before, it may still come, and its import may add to the path
                 self._jobs.add(module)
 
     def _send(self, context: SparkContext, source: Source) -> None:

@@ -62,11 +62,6 @@ def sources_of(module: str) -> Iterator[Source]:
             wanted += found
 
 
-def is_here(module: str) -> bool:
-    """Whether the module's top-level package is found in this Python."""
-    return _spec(module.partition(".")[0]) is not None
-
-
 def installed_at(name: str) -> str:
     """Where a top-level module is installed in this Python; empty if it is not."""
     spec = _spec(name)

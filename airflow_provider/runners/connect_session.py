@@ -104,6 +104,7 @@ class ConnectSession:
         self._allowed_conf = allowed_conf
         self._tell_every_s = tell_every_s
         self._session: SparkSession | None = None
+        self._sent: frozenset[str] = frozenset()
         self._released = False
         self._given_up = False
         self._ends = threading.Lock()
@@ -128,10 +129,10 @@ class ConnectSession:
             set_conf(session, self._conf, self._allowed_conf)
             if self._handle is not None:
                 session.conf.set(_TAKES_OVER_CHECKPOINT, "false")
-            if self._module:
-                self._parcels.send(session, self._module)
             session.registerProgressHandler(self._counts)  # type: ignore[arg-type]  # a call is all that it takes
             bind_session(session)
+        if self._module:
+            self._sent |= self._parcels.send(self._session, self._module, self._sent)
         return self._session
 
     def _begin(self) -> SparkSession:

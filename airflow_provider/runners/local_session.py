@@ -119,7 +119,15 @@ class LocalSession:
             self._session = self._opened()
         if self.spark is not None:
             self.spark.renew_lease()
+            self._share_code(self.spark, self._session.sparkContext)
         return self._session
+
+    def _share_code(self, spark: RunningSpark, context: SparkContext) -> None:
+        """With whatever runs the job's functions. The import of the job may have added to the path."""
+        if is_local(self._settings.master):
+            _share_import_path(context)
+        elif self._module:
+            spark.shipment.ship(context, self._module)
 
     def _opened(self) -> SparkSession:
         self.spark = APPLICATION.running_for(self._user, self._settings, self._lease_left_s)
@@ -135,10 +143,6 @@ class LocalSession:
         pool = self._named_pool or self._pool
         if pool is not None:
             context.setLocalProperty(POOL, pool)
-        if is_local(self._settings.master):
-            _share_import_path(context)
-        elif self._module:
-            self.spark.shipment.ship(context, self._module)
         own_what_is_cached(session, self._tag)
         refuse_stop(session)
         bind_session(session)

@@ -63,7 +63,7 @@ class TaskSession(Protocol):
     """The Spark session of one attempt. Used only in the attempt's thread, except :meth:`cancel`."""
 
     def open(self) -> SparkSession:
-        """The attempt's own session, opened with the first call.
+        """The attempt's own session, opened with the first call. Each call shares the job's code with Spark as it is.
 
         :raises Exception: if Spark can't be started or reached
         """
@@ -220,7 +220,7 @@ def _run(
     job: SparkJob | None,
 ) -> TaskFinished:
     check_allowed(order.entry_point, allowed)
-    spark = session.open()
+    session.open()
     task = task_context(order, guard, session)
     guard.begin()
     emit(TaskStarted(order=order, handle=session.handle))
@@ -229,6 +229,7 @@ def _run(
     named = _named_by(job, task, order, mask)
     if named != NOTHING_NAMED:
         emit(LineageNamed(order=order, lineage=named))
+    spark = session.open()  # once more: it shares what the import of the job has added to the path
     result = _result_of(order, guard, session, job.run(spark, task), emit)
     return TaskFinished(order=order, result=result, wrote=task.writes.told)
 

@@ -25,15 +25,21 @@ class Parcels:
         self._folder: ScratchFolder | None = None
         self._archives: dict[str, Path | None] = {}
 
-    def send(self, session: SparkSession, module: str) -> None:
-        """Let functions of this session import the modules of the job in ``module``."""
-        archives = [str(archive) for archive in self._of(module)]
+    def send(self, session: SparkSession, module: str, sent: frozenset[str]) -> frozenset[str]:
+        """Let functions of this session import the modules of the job in ``module``, as far as they are known: its
+        import may add to the path.
+
+        :param sent: the archives that the session has
+        :returns: those that it has got now
+        """
+        archives = [str(archive) for archive in self._of(module) if str(archive) not in sent]
         if archives:
             with self._sending:
                 session.addArtifacts(*archives, pyfile=True)
                 # PySpark adds them to this process's import path, too. But they are deleted before this process ends,
                 # and it has the modules anyway. A new list, because another thread may be iterating over the old one.
                 sys.path = [entry for entry in sys.path if entry not in archives]
+        return frozenset(archives)
 
     def close(self) -> None:
         with self._lock:

@@ -137,6 +137,22 @@ def test_a_module_that_comes_late_is_sent_then(dags: Path, tmp_path: Path, monke
 
 
 @pytest.mark.slow
+def test_what_the_import_of_a_job_adds_to_the_path_is_sent_then(
+    dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    write(elsewhere, shipped_helper="x = 1")
+    write(dags, shipped_adds=f"import sys\nsys.path.append({str(elsewhere)!r})\nimport shipped_helper")
+    sent, shipment = Sent(monkeypatch), Shipment(tmp_path)
+    sent.ship(shipment, "shipped_adds")
+    importlib.import_module("shipped_adds")
+    sent.ship(shipment, "shipped_adds")
+    assert sent.names == ["shipped_adds", "airflow_provider", "shipped_helper"]
+
+
+@pytest.mark.slow
 def test_compiled_code_is_not_sent_and_it_is_said_where_to_install_it(
     dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
