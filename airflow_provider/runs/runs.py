@@ -93,6 +93,7 @@ class TaskRun(Counted):
     :param attempt: the number of the present or next start, from 1
     :param alone: whether it was started alone on trial
     :param forgiven: how many of the failures no longer count (``going_well.py``)
+    :param acquitted: of how many deaths of Spark it has been acquitted
     :param conflicts: how many attempts in a row another writer has ended
     :param conflict_since_ms: when the first of them began (wall clock); None: there was none
     :param ended_after_batch: for a stream: the last batch before the last attempt that ended badly; None: unknown

@@ -29,7 +29,7 @@ from airflow_provider.shards.inbox import FULL
 from airflow_provider.shards.jobs import JobsFollower
 from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.machine import Machine
-from airflow_provider.shards.shard import Shard
+from airflow_provider.shards.shard import Shard, bearable_s
 from airflow_provider.shards.topic_watch import TopicWatch
 from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
@@ -136,8 +136,7 @@ class ShardServer:
                 if self._trouble.is_news(repr(fault)):
                     since = self._trouble.lasting("; none has been for")
                     log.exception("no shards are served; trying again until some can be%s", since)
-            # Members hear of the end of an outage before their sessions end, as from a shard.
-            self._closing.wait(resting.fault(self._session_ms / 10_000))
+            self._closing.wait(resting.fault(bearable_s(self._session_ms)))
         self._jobs.close()
 
     def _prepare(self) -> None:

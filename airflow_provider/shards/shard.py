@@ -40,6 +40,11 @@ _UNCERTAIN_S: Final = 0.02
 _FIRST_REST_S: Final = 0.5
 
 
+def bearable_s(session_ms: int) -> float:
+    """The longest pause after which members hear that an outage is over before their sessions are."""
+    return session_ms / 10_000
+
+
 class Shard:
     """One shard in this process, from its assignment to its revocation.
 
@@ -146,8 +151,7 @@ class Shard:
                     resting.is_well()
             if self.inbox.ended:
                 return
-            # Its members hear of an outage that is over before their sessions are.
-            self.inbox.rest(resting.fault(self._session_ms / 10_000))
+            self.inbox.rest(resting.fault(bearable_s(self._session_ms)))
 
     def _complain(self, fault: Exception) -> None:
         if self._unserved_since_ms is None:

@@ -21,7 +21,7 @@ from airflow_provider.declarative_membership.events import TasksDue
 from airflow_provider.declarative_membership.saved import save
 from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.group import declarative_member
-from airflow_provider.group.membership import Ended, HowEnded
+from airflow_provider.group.membership import Ended, HowEnded, MembershipListener
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.progress import converged
 from airflow_provider.protocol.holding import Predecessor
@@ -45,6 +45,16 @@ class Recorder(IdleListener):
 
     def ended(self, ended: Ended) -> None:
         self._ended.append(ended)
+
+
+async def with_a_second(
+    life: DeclarativeLife, listener: MembershipListener | None = None
+) -> declarative_member.DeclarativeMember:
+    """Another member, when it has got one of the two tasks."""
+    second = life.others("w2").make(listener or IdleListener(), None)
+    second.begin(Predecessor.GONE)
+    await eventually(lambda: len(second.state.running) == 1, "one task has moved")
+    return second
 
 
 def _group(life: DeclarativeLife) -> GroupRecord:
@@ -231,9 +241,7 @@ async def test_two_share_and_the_one_that_leaves_says_why() -> None:
     async with living_declared() as life:
         ended: list[Ended] = []
         other = Recorder(ended)
-        second = life.others("w2").make(other, None)
-        second.begin(Predecessor.GONE)
-        await eventually(lambda: len(second.state.running) == 1, "one task has moved")
+        second = await with_a_second(life, other)
         assert life.declarative.state.owned | second.state.owned == {A0, A1}
         assert other.epoch > 0
         said = WorkerStatus(
@@ -261,9 +269,7 @@ async def test_two_share_and_the_one_that_leaves_says_why() -> None:
 async def test_the_tasks_of_one_that_is_lost_wait_for_it_and_then_go_to_others() -> None:
     """Its delay is over when the member that has computed says so."""
     async with living_declared(SHORT_SESSION_MS) as life:
-        second = life.others("w2").make(IdleListener(), None)
-        second.begin(Predecessor.GONE)
-        await eventually(lambda: len(second.state.running) == 1, "one task has moved")
+        second = await with_a_second(life)
         await second.aclose()
         await eventually(lambda: len(life.channel.coordinator.groups["g"].members) == 1, "its session is over")
         await life.runs(A0, A1)
@@ -275,9 +281,7 @@ async def test_nothing_waits_for_one_whose_record_says_that_it_leaves_when_it_ha
 ) -> None:
     """Its last heartbeat did not say it. Who computes reads the topics before it takes a worker for lost."""
     async with living_declared(SHORT_SESSION_MS) as life:
-        second = life.others("w2").make(IdleListener(), None)
-        second.begin(Predecessor.GONE)
-        await eventually(lambda: len(second.state.running) == 1, "one task has moved")
+        second = await with_a_second(life)
         said = WorkerStatus(
             worker=WorkerId("w2"),
             state=WorkerPhase.LEFT,
