@@ -2,7 +2,8 @@
 
 So a test can let an hour pass in no time, with everything in its real order, and a busy machine makes nothing late. It
 is for tests marked ``turned_clock``, whose event loop is not woken from outside: no sockets, no processes. While a
-thread works for the loop, the clock runs in real time.
+thread works for the loop, the clock runs in real time: one that the loop has started, or while
+:func:`a_thread_works`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import math
 import selectors
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -97,6 +99,23 @@ class TurnedLoop(asyncio.SelectorEventLoop):
             self._waits.threads -= 1
 
 
+@contextmanager
+def a_thread_works() -> Iterator[None]:
+    """Of a thread that the loop has not started: time that it takes is not skipped."""
+    waits = _turned()._waits
+    waits.threads += 1
+    try:
+        yield
+    finally:
+        waits.threads -= 1
+
+
+def _turned() -> TurnedLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, TurnedLoop), "mark the test with turned_clock"
+    return loop
+
+
 def run(work: Coroutine[Any, Any, _T]) -> _T:
     """As :func:`asyncio.run`, for tests that run a new loop for each example."""
     loop = TurnedLoop()
@@ -108,5 +127,5 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 async def time_passes(seconds: float) -> None:
     """Let ``seconds`` pass, with all that happens in them."""
-    assert isinstance(asyncio.get_running_loop(), TurnedLoop), "mark the test with turned_clock"
+    _turned()
     await asyncio.sleep(seconds)

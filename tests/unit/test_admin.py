@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, TopicPartition
+from turned_clock import CLOCK, a_thread_works
 from waiting import DEADLINE_S
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -146,12 +147,17 @@ class _Admin:
 
 
 class _Consumer:
-    """A consumer of a broker that gives these answers, one each."""
+    """A consumer of a broker that gives these answers, one each.
 
-    def __init__(self, answers: Iterable[int | KafkaException]) -> None:
+    :param takes_s: how long each takes, on the clock of a test that turns it
+    """
+
+    def __init__(self, answers: Iterable[int | KafkaException], takes_s: float = 0) -> None:
         self._answers = iter(answers)
+        self._takes_s = takes_s
 
     def offsets_for_times(self, asked: Sequence[TopicPartition], _timeout: float) -> list[TopicPartition]:
+        CLOCK.turn(self._takes_s)
         answer = next(self._answers)
         if isinstance(answer, KafkaException):
             raise answer
@@ -160,8 +166,10 @@ class _Consumer:
     def close(self) -> None: ...
 
 
-def answering(answers: Iterable[int | KafkaException], monkeypatch: pytest.MonkeyPatch) -> TopicAdmin:
-    consumer = _Consumer(answers)
+def answering(
+    answers: Iterable[int | KafkaException], monkeypatch: pytest.MonkeyPatch, *, takes_s: float = 0
+) -> TopicAdmin:
+    consumer = _Consumer(answers, takes_s)
     monkeypatch.setattr(admin_module, "AdminClient", _Admin)
     monkeypatch.setattr(latest, "Consumer", lambda _: consumer)
     return TopicAdmin({}, Outage("broker:9093"))
@@ -179,8 +187,9 @@ async def test_an_answer_that_does_not_come_in_time_is_not_taken_for_an_end(monk
 @pytest.mark.turned_clock
 async def test_the_last_words_of_a_broker_outlast_the_time_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     no_leader = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-    with pytest.raises(BrokerAwayError, match="Leader not available"):
-        await answering(repeat(no_leader), monkeypatch).end_offsets(["etl.jobs"], timeout_s=30)
+    admin = answering(repeat(no_leader), monkeypatch, takes_s=10)
+    with a_thread_works(), pytest.raises(BrokerAwayError, match="Leader not available"):
+        await admin.end_offsets(["etl.jobs"], timeout_s=30)
 
 
 def test_a_refusal_is_over_when_a_broker_has_answered() -> None:
