@@ -30,6 +30,8 @@ _SAMPLE_S: Final = 0.05
 _PAUSE_S: Final = 0.005
 _LONGER: Final = 1.2
 _LONGEST_PAUSE_S: Final = 0.5
+_LONGEST_TURN_S: Final = 0.05
+"""In an event loop: what is waited for there may happen, and be over, within tenths of a second."""
 
 
 def _slowness() -> float:
@@ -92,10 +94,11 @@ async def eventually(holds: Callable[[], object], what: Callable[[], object] | s
     :param what: what is waited for, or how things stand instead
     :raises AssertionError: if it does not by the deadline
     """
-    patience = _Patience()
+    patience, pause_s = _Patience(), _PAUSE_S
     while not holds():  # there is no event to wait for
         patience.require(what)
-        await asyncio.sleep(_PAUSE_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(_LONGER * pause_s, _LONGEST_TURN_S)
 
 
 def wait_until(holds: Callable[[], T | None], what: Callable[[], object] | str = "it") -> T:

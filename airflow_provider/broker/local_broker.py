@@ -72,6 +72,8 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     # After a kill the controller holds the old broker for alive until its session ends.
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
+    # By default an idle controller writes twice a second.
+    "metadata.max.idle.interval.ms": 0,
 }
 
 
