@@ -45,7 +45,7 @@ test: install  ## Everything that CI runs; as root on Debian and Ubuntu it insta
 	@$(BIN)/python scripts/run-tests
 
 thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
-	$(PYTEST) -m thorough tests/simulation tests/integration tests/system
+	$(PYTEST) -m thorough tests/simulation tests/explore tests/integration tests/system
 	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 
 compat:  ## On each combination of Airflow, PySpark and Python in the README; goes on where it stopped (ONLY=3.10, AGAIN=1, LEAVE_OUT="3.13 constraints")
