@@ -29,7 +29,7 @@ NOTICED = {
 """By the mutation's name in ``simulation/mutations.py``: the scope, and the rule that it breaks."""
 
 
-@pytest.mark.parametrize("name", list(one_in(3, NOTICED)))
+@pytest.mark.parametrize("name", list(one_in(6, NOTICED)))
 def test_is_noticed(name: str) -> None:
     scope, rule = NOTICED[name]
     run = subprocess.run(

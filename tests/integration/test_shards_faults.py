@@ -149,19 +149,6 @@ def test_a_zombie_that_goes_on_in_mid_transaction_has_no_effect(
     assert [epoch_of(asker, group_id) for _ in range(5)] == [*range(3, 8)]  # a second answer to a request would fail
 
 
-def test_shards_are_served_again_when_the_broker_is_back(
-    start: Start, new_asker: Callable[[], Asker], group_id: str, shard_broker: LocalBroker
-) -> None:
-    only = start()
-    only.serves(0, 1)
-    asker = new_asker()
-    assert epoch_of(asker, group_id) == 1
-    shard_broker.kill()
-    shard_broker.start()
-    assert epoch_of(asker, group_id) == 2
-    assert "Traceback" not in only.log, only.log
-
-
 @pytest.mark.parametrize("silent", [paused, pytest.param(stalled, marks=pytest.mark.thorough)])
 def test_shards_are_served_again_soon_after_a_broker_was_silent(silent: Silence, tmp_path: Path, group_id: str) -> None:
     """It accepts connections and answers nothing, so each call waits for its time-out. However often that has happened,
@@ -191,16 +178,22 @@ jobs only notices that it is back when it is next used.
 """
 
 
-def test_an_outage_of_the_broker_and_its_end_are_each_logged_once(start: Start, shard_broker: LocalBroker) -> None:
+def test_shards_are_served_again_when_the_broker_is_back_and_an_outage_is_logged_once(
+    start: Start, new_asker: Callable[[], Asker], group_id: str, shard_broker: LocalBroker
+) -> None:
     only = start()
     only.serves(0, 1)
+    asker = new_asker()
+    assert epoch_of(asker, group_id) == 1
     shard_broker.kill()
     wait_until(lambda: "can be reached" in only.log, "it logs the outage")
     shard_broker.start()
+    assert epoch_of(asker, group_id) == 2
     wait_until(lambda: "is back after" in only.log, "it logs the end of the outage")
     only.serves(0, 1)
     only.signal(signal.SIGTERM)
     assert only.wait() == 0, only.log
+    assert "Traceback" not in only.log, only.log
     assert only.log.count("is back after") <= only.log.count("can be reached") <= OUTAGES, only.log
     assert only.log.count("shard 0 is no longer served here") == 1, only.log
 

@@ -47,7 +47,7 @@ async def restarted(group: MixedGroup, worker: str, protocol: ConnectProtocol) -
     ("to", "order"),
     [
         (SESSIONED, ("java-1", "java-2", "ours-1")),
-        (COMPATIBLE, ("ours-1", "java-1", "java-2")),
+        pytest.param(COMPATIBLE, ("ours-1", "java-1", "java-2"), marks=pytest.mark.thorough),
     ],
     ids=["Java first", "ours first"],
 )
@@ -64,7 +64,7 @@ async def test_upgrade(group: MixedGroup, to: ConnectProtocol, order: tuple[str,
 @pytest.mark.parametrize(
     ("of", "order"),
     [
-        (SESSIONED, ("ours-2", "ours-1", "java-1")),
+        pytest.param(SESSIONED, ("ours-2", "ours-1", "java-1"), marks=pytest.mark.thorough),
         (COMPATIBLE, ("java-1", "ours-1", "ours-2")),
     ],
     ids=["ours first", "Java first"],

@@ -160,7 +160,9 @@ def most_deaths(tasks: int) -> int:
     return 4 + math.ceil(math.log2(tasks))
 
 
-@pytest.mark.parametrize(("tasks", "culprit"), [(1, 0), (16, 0), (16, 15), (100, 37), (1_000, 511)])
+@pytest.mark.parametrize(
+    ("tasks", "culprit"), [(1, 0), (16, 0), (16, 15), (100, 37), pytest.param(1_000, 511, marks=pytest.mark.thorough)]
+)
 def test_of_a_thousand_streams_one_that_ends_the_server_is_found(tasks: int, culprit: int) -> None:
     found = TaskId("a", culprit)
     server = Server(tasks, 1, {found: 2_000})
