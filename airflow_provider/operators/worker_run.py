@@ -18,7 +18,6 @@ from airflow_provider.common.metering import observer_of
 from airflow_provider.common.patience import patiently
 from airflow_provider.common.task_instance import TOLD_TO_END, TaskPage, why_ended
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
-from airflow_provider.deadlines import wait_at_most
 from airflow_provider.hooks.spark_connect import token_of_handle
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.loop_thread import LoopThread
@@ -39,7 +38,20 @@ log = logging.getLogger(__name__)
 _LEAVE_WITHIN_S: Final = 20.0
 
 _ASK_WITHIN_S: Final = 1.0
-"""In seconds. Airflow kills a task's process 5 s after asking it to end, and its Spark tasks also need time to stop."""
+"""In seconds. Airflow kills a task's process 5 s after asking it to end, and its Spark tasks also need time to stop. A
+later answer counts until the worker has left.
+"""
+
+
+async def _ask(page: TaskPage | None) -> str | None:
+    """The state of the task instance; ``running`` if that can't be known."""
+    if page is None:
+        return RUNNING
+    try:
+        return await asyncio.to_thread(page.state)
+    except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises, the worker has to leave
+        log.warning("Can't ask Airflow why it ends the task: %s", str(failed) or type(failed).__name__)
+        return RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,15 +135,18 @@ class WorkerRun:
 
     async def _ended_by_airflow(self) -> None:
         """Leave. Only Airflow knows whether the task will run again, as a user has marked or cleared it."""
-        page = TaskPage.of(self._spec.member.url)
-        state: str | None = RUNNING
-        if page is not None:
-            try:
-                state = await wait_at_most(_ASK_WITHIN_S, asyncio.to_thread(page.state))
-            except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises, the worker has to leave
-                log.warning("Can't ask Airflow why it ends the task: %s", str(failed) or type(failed).__name__)
+        asked = asyncio.ensure_future(_ask(TaskPage.of(self._spec.member.url)))
+        in_time, _ = await asyncio.wait({asked}, timeout=_ASK_WITHIN_S)
+        if not in_time:
+            log.warning("Airflow has not said within %g s why it ends the task", _ASK_WITHIN_S)
+            self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(RUNNING))
+        state = await asked
         self.why_ended = why_ended(state)
-        self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(state))
+        absence = self._tries.ended_by_airflow(state)
+        if in_time:
+            self._exit_requests.leave(self.why_ended, absence)
+        else:
+            self._exit_requests.correct(absence)
 
     async def _opened(self, stack: AsyncExitStack, hold: Callable[[], AbstractAsyncContextManager[Held]]) -> Held:
         """:raises PassingError: if another try may help, and the worker has not been asked to leave meanwhile"""

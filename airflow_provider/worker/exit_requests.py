@@ -35,6 +35,13 @@ class ExitRequests:
             self._leaving = reason, absence
             self._pass_on()
 
+    def correct(self, absence: Absence) -> None:
+        """As :meth:`Worker.correct <airflow_provider.worker.worker.Worker.correct>`, after :meth:`leave`."""
+        if self._leaving is not None:
+            self._leaving = self._leaving[0], absence
+            if self.worker is not None:
+                self.worker.correct(absence)
+
     def hand_over(self) -> None:
         """As :meth:`Worker.hand_over <airflow_provider.worker.worker.Worker.hand_over>`."""
         self._goes_elsewhere = True

@@ -125,6 +125,11 @@ class SteadyWorker:
         if self._changed is not None:
             self._changed.set()
 
+    def correct(self, absence: Absence) -> None:
+        """As :meth:`Worker.correct <airflow_provider.worker.worker.Worker.correct>`."""
+        self._comes_back = absence.at_most_ms != 0
+        self._worker.correct(absence)
+
     def hand_over(self) -> None:
         """As :meth:`Worker.hand_over <airflow_provider.worker.worker.Worker.hand_over>`."""
         self._worker.hand_over()

@@ -143,10 +143,16 @@ class Worker:
             self._leaving = ending
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
-            if absence.at_most_ms == 0 and not ending.stands_back:  # a worker that stands back returns
-                self.hands.leave_for_good()
+            self.correct(absence)
             self.member.leave(reason)
             self._changed.set()
+
+    def correct(self, absence: Absence) -> None:
+        """Say better what its absence will mean, while it leaves: in the record that it writes when it has left."""
+        if self._leaving is not None and self._over is None:
+            self._record.absence = absence
+            if absence.at_most_ms == 0 and not self._leaving.stands_back:  # a worker that stands back returns
+                self.hands.leave_for_good()
 
     def hand_over(self) -> None:
         """Make :meth:`run` return with a hand-over of the membership. Only with hands that run nothing."""

@@ -21,6 +21,9 @@ class Told:
     def leave(self, reason: str, absence: Absence) -> None:
         self.heard.append((reason, absence))
 
+    def correct(self, absence: Absence) -> None:
+        self.heard.append(absence)
+
     def hand_over(self) -> None:
         self.heard.append("hand over")
 
@@ -45,6 +48,19 @@ async def test_whom_it_holds_hears_it_at_once() -> None:
         exit_requests.leave("too late", KILLED)
     assert worker.heard == ["hand over", ("enough", STOPPED)]
     assert exit_requests.worker is None
+
+
+async def test_why_it_leaves_may_be_known_later() -> None:
+    exit_requests = ExitRequests()
+    exit_requests.correct(KILLED)
+    assert not exit_requests.leaving
+    worker: Any = Told()
+    with exit_requests.on(worker):
+        await asyncio.sleep(0)
+        exit_requests.leave("its process was told to end")
+        exit_requests.correct(KILLED)
+    assert worker.heard == [("its process was told to end", STOPPED), KILLED]
+    assert await heard(exit_requests) == [("its process was told to end", KILLED)]
 
 
 async def test_told_before_it_holds_one_the_next_hears_it_and_the_one_after() -> None:

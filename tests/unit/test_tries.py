@@ -126,9 +126,13 @@ class Recorder:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Absence]] = []
+        self.corrected: list[Absence] = []
 
     def leave(self, reason: str, absence: Absence) -> None:
         self.told.append((reason, absence))
+
+    def correct(self, absence: Absence) -> None:
+        self.corrected.append(absence)
 
     def has_been_told(self) -> bool:
         return bool(self.told)
@@ -182,15 +186,19 @@ async def test_without_an_answer_it_leaves_as_one_that_failed(monkeypatch: pytes
 
 
 async def test_nor_does_it_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But if it comes while the worker's tasks stop, it counts."""
     answered = threading.Event()
     monkeypatch.setattr(worker_run, "_ASK_WITHIN_S", 0.05)
-    monkeypatch.setattr(TaskPage, "state", lambda _page: str(answered.wait(DEADLINE_S)))
+    monkeypatch.setattr(TaskPage, "state", lambda _page: "failed" if answered.wait(DEADLINE_S) else "no answer")
     run, worker = a_run()
     run.leave()
     run._leave()
     await eventually(lambda: worker.told)
-    answered.set()
     assert worker.told == [(TOLD_TO_END, RESTARTING)]
+    answered.set()
+    await eventually(lambda: worker.corrected)
+    assert worker.corrected == [KILLED]
+    assert run.why_ended == "its task was marked failed"
 
 
 def test_the_operator_gives_its_worker_what_it_knows(runs: type[FakeRun]) -> None:

@@ -13,6 +13,7 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 
+from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.group import member as group_module
 from airflow_provider.group import silence
 from airflow_provider.hands.executor import TaskExecutor
@@ -31,10 +32,12 @@ from airflow_provider.spark.job import FencedError
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.reader import Record
 from airflow_provider.worker import process_identity
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.ending import KILLED, Ending
 from airflow_provider.worker.settings import Until
 
 pytestmark = pytest.mark.turned_clock
+
+RESTARTING = Absence(left=LeaveReason.RESTARTING, returns_ms=5_000)
 
 # ---- endings
 
@@ -76,6 +79,18 @@ async def test_a_worker_that_leaves_stops_everything_says_so_and_is_out_of_the_g
         assert life.coordinator.left == ["enough"]
         assert life.phase is WorkerPhase.LEFT
         assert {life.state(A0), life.state(A1)} == {TaskState.STOPPED}
+
+
+async def test_the_record_that_it_has_left_says_what_became_known_meanwhile() -> None:
+    async with living() as life:
+        life.worker.correct(KILLED)
+        assert life.topics.status.workers[ME].left is None, "it does not leave"
+        life.worker.leave("told to end", RESTARTING)
+        await asyncio.sleep(0)
+        life.worker.correct(KILLED)
+        await life.outcome()
+        said = life.topics.status.workers[ME]
+        assert (said.state, said.left) == (WorkerPhase.LEFT, LeaveReason.KILLED)
 
 
 async def test_its_last_words_are_stored_before_it_ends() -> None:
