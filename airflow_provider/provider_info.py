@@ -128,6 +128,7 @@ def get_provider_info() -> dict[str, Any]:
                             "The connections whose groups the page in Airflow's UI shows, separated by commas. By"
                             " default all of type kafka that are in Airflow's database or in the environment of the API"
                             " server. Connections in another secrets backend can't be listed: name them here."
+                            " With multi_team, id@team is a team's own connection."
                         ),
                         "version_added": "0.1.0",
                         "type": "string",

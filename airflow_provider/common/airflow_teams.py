@@ -7,7 +7,7 @@ from collections.abc import Set
 
 def all_teams() -> Set[str]:
     """The names of all teams; none where Airflow has no teams."""
-    if not _has_teams():
+    if not has_teams():
         return frozenset()
     from airflow.models.team import Team
 
@@ -16,14 +16,14 @@ def all_teams() -> Set[str]:
 
 def team_of(dag_id: str) -> str | None:
     """The team of a DAG; None for a DAG without one."""
-    if not _has_teams():
+    if not has_teams():
         return None
     from airflow.models.dag import DagModel
 
     return DagModel.get_team_name(dag_id)
 
 
-def _has_teams() -> bool:
+def has_teams() -> bool:
     from airflow.configuration import conf
 
     return bool(conf.getboolean("core", "multi_team", fallback=False))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, HTTPException, status
+from fastapi import APIRouter, Depends, HTTPException, status
 
 from airflow_provider.common import one_shot
 from airflow_provider.common.parameters import worker_name
@@ -27,12 +27,15 @@ from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
-from airflow_provider.ui.doing import Act, By, Done, done
-from airflow_provider.ui.world import ItsWorld, World
+from airflow_provider.ui.doing import Act, Done, done
+from airflow_provider.ui.rights import may_steer
+from airflow_provider.ui.visits import Visit
 
 _MOST_NAMED: Final = 10
 
 router: Final = APIRouter(prefix="/api/act")
+
+Steering = Annotated[Visit, Depends(may_steer)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,86 +107,88 @@ class LevelOf(ToGroup):
 
 
 @router.post("/pause")
-def pause_job(act: ToJob, by: By, world: ItsWorld) -> Done:
-    return _steer("pause", act, by, world, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.PAUSED))
+def pause_job(act: ToJob, visit: Steering) -> Done:
+    return _steer("pause", act, visit, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.PAUSED))
 
 
 @router.post("/stop")
-def stop_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
+def stop_job(act: ToTasks, visit: Steering) -> Done:
     some = act.indexes
     if some is None:
-        return _steer("stop", act, by, world, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.STOPPED))
-    return _steer("stop", act, by, world, StopTasks(job=act.job, defined_at=act.defined_at, tasks=some))
+        return _steer("stop", act, visit, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.STOPPED))
+    return _steer("stop", act, visit, StopTasks(job=act.job, defined_at=act.defined_at, tasks=some))
 
 
 @router.post("/resume")
-def resume_job(act: ToJob, by: By, world: ItsWorld) -> Done:
-    return _steer("resume", act, by, world, ResumeJob(job=act.job, defined_at=act.defined_at))
+def resume_job(act: ToJob, visit: Steering) -> Done:
+    return _steer("resume", act, visit, ResumeJob(job=act.job, defined_at=act.defined_at))
 
 
 @router.post("/restart")
-def restart_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
-    return _steer("restart", act, by, world, RestartJob(job=act.job, defined_at=act.defined_at, tasks=act.indexes))
+def restart_job(act: ToTasks, visit: Steering) -> Done:
+    return _steer("restart", act, visit, RestartJob(job=act.job, defined_at=act.defined_at, tasks=act.indexes))
 
 
 @router.post("/retry")
-def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
+def retry_failed(act: ToTasks, visit: Steering) -> Done:
     def retry(settings: KafkaSettings) -> str:
-        retried = one_shot.retry_failed(settings, act.group, act.job, act.indexes, by=by, defined_at=act.defined_at)
+        retried = one_shot.retry_failed(
+            settings, act.group, act.job, act.indexes, by=visit.by, defined_at=act.defined_at
+        )
         return retried_in_words(act.job, retried)
 
-    return done("retry", act, by, world, retry)
+    return done("retry", act, visit, retry)
 
 
 @router.post("/remove")
-def remove_job(act: ToJob, by: By, world: ItsWorld) -> Done:
+def remove_job(act: ToJob, visit: Steering) -> Done:
     def remove(settings: KafkaSettings) -> str:
-        known = one_shot.remove_job(settings, act.group, act.job, by=by, defined_at=act.defined_at)
+        known = one_shot.remove_job(settings, act.group, act.job, by=visit.by, defined_at=act.defined_at)
         return f"job {act.job} is removed" if known else f"the group has no job {act.job} any more"
 
-    return done("remove", act, by, world, remove)
+    return done("remove", act, visit, remove)
 
 
 @router.post("/ask")
-def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
-    watched = world.group(act.conn, act.group)
+def ask_worker(act: AskWorker, visit: Steering) -> Done:
+    watched = visit.group(act.conn, act.group)
     seen = watched.seen() if watched else None
     if seen is None or not seen.whole or act.worker not in may_be_asked(seen.status):
         raise HTTPException(status.HTTP_409_CONFLICT, f"the group has no worker {act.worker!r} now")
 
     def ask(settings: KafkaSettings) -> str:
-        wish = ControlRecord(worker=WorkerId(act.worker), action=act.action, at_ms=wall_ms(), by=by)
+        wish = ControlRecord(worker=WorkerId(act.worker), action=act.action, at_ms=wall_ms(), by=visit.by)
         one_shot.send_control(settings, act.group, wish)
         return f"worker {act.worker} is asked to {act.action.value}"
 
-    return done("ask", act, by, world, ask)
+    return done("ask", act, visit, ask)
 
 
 @router.post("/scale")
-def scale_group(act: ScaleGroup, by: By, world: ItsWorld) -> Done:
+def scale_group(act: ScaleGroup, visit: Steering) -> Done:
     def scale(settings: KafkaSettings) -> str:
-        plan = one_shot.scale_down(settings, act.group, count(act.workers), by=by)
+        plan = one_shot.scale_down(settings, act.group, count(act.workers), by=visit.by)
         return f"asked to leave: {in_short(plan.asked, most=_MOST_NAMED)} ({plan.in_words}); {plan.what_follows}"
 
-    return done("scale", act, by, world, scale)
+    return done("scale", act, visit, scale)
 
 
 @router.post("/rebalance")
-def rebalance_group(act: ToGroup, by: By, world: ItsWorld) -> Done:
-    return _steer("rebalance", act, by, world, Rebalance())
+def rebalance_group(act: ToGroup, visit: Steering) -> Done:
+    return _steer("rebalance", act, visit, Rebalance())
 
 
 @router.post("/level")
-def set_level(act: LevelOf, by: By, world: ItsWorld) -> Done:
+def set_level(act: LevelOf, visit: Steering) -> Done:
     try:
         worker = WorkerId(worker_name(act.worker)) if act.worker else None
     except ValueError as wrong:  # nobody could read a record with such a key, and it would stay for ever
         raise HTTPException(status.HTTP_409_CONFLICT, str(wrong)) from wrong
-    return _steer("level", act, by, world, SetLogLevel(logger=act.logger, level=act.level, worker=worker))
+    return _steer("level", act, visit, SetLogLevel(logger=act.logger, level=act.level, worker=worker))
 
 
-def _steer(name: str, act: Act, by: str, world: World, operation: Operation) -> Done:
+def _steer(name: str, act: Act, visit: Visit, operation: Operation) -> Done:
     def steer(settings: KafkaSettings) -> str:
-        return outcome_in_words(operation, one_shot.carry_out(settings, act.group, operation, by=by))
+        return outcome_in_words(operation, one_shot.carry_out(settings, act.group, operation, by=visit.by))
 
-    return done(name, act, by, world, steer)
+    return done(name, act, visit, steer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,61 +24,80 @@ class _Made(NamedTuple):
     body: bytes
 
 
+class Question(NamedTuple):
+    """What is asked for.
+
+    :param about: the settings of all connections from which it is answered: only who may see these is told the same
+    """
+
+    request: Request
+    about: Hashable
+
+    @property
+    def address(self) -> str:
+        return f"{self.request.url.path}?{self.request.url.query}"
+
+    @property
+    def key(self) -> Hashable:
+        return self.about, self.address
+
+    def tag(self, version: str) -> str:
+        return f'"{hashlib.sha256(f"{self.address}#{version}".encode()).hexdigest()[:24]}"'
+
+
 class Answers:
     """The last answer to each question, which is made once for all who look at the same."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made: OrderedDict[str, _Made] = OrderedDict()
+        self._made: OrderedDict[Hashable, _Made] = OrderedDict()
         self._bytes = 0
 
-    def known(self, request: Request, version: str) -> Response | None:
+    def known(self, question: Question, version: str) -> Response | None:
         """The answer, if it is in the cache or the browser has it.
 
         :param version: of what is asked for; the same question with the same version has the same answer
         """
-        tag = _tag(request, version)
+        tag, request = question.tag(version), question.request
         if request.headers.get("if-none-match") == tag:
             return _response(request, _Made(tag, b""))
-        made = self._get(request)
+        made = self._get(question.key)
         return _response(request, made) if made is not None and made.tag == tag else None
 
-    def answer(self, request: Request, version: str, make: Callable[[], object]) -> Response:
+    def answer(self, question: Question, version: str, make: Callable[[], object]) -> Response:
         """The answer, from the cache or made now.
 
         :param make: makes it
         """
-        known = self.known(request, version)
+        known = self.known(question, version)
         if known is not None:
             return known
-        made = _Made(_tag(request, version), msgspec.json.encode(make()))
-        self._put(request, made)
-        return _response(request, made)
+        made = _Made(question.tag(version), msgspec.json.encode(make()))
+        self._put(question.key, made)
+        return _response(question.request, made)
 
-    def last(self, request: Request) -> Response:
+    def last(self, question: Question) -> Response:
         """The last answer to the question, for users who can't wait for the present one.
 
         :raises HTTPException: 503, to ask again soon, if there is none
         """
-        made = self._get(request)
+        made = self._get(question.key)
         if made is None:
             raise HTTPException(
                 status.HTTP_503_SERVICE_UNAVAILABLE,
                 "many users look at this page now: try again",
                 headers={"Retry-After": str(_AGAIN_S), _NOW: str(wall_ms())},
             )
-        return _response(request, made)
+        return _response(question.request, made)
 
-    def _get(self, request: Request) -> _Made | None:
-        question = _question(request)
+    def _get(self, question: Hashable) -> _Made | None:
         with self._lock:
             made = self._made.get(question)
             if made is not None:
                 self._made.move_to_end(question)
             return made
 
-    def _put(self, request: Request, made: _Made) -> None:
-        question = _question(request)
+    def _put(self, question: Hashable, made: _Made) -> None:
         with self._lock:
             before = self._made.pop(question, None)
             self._made[question] = made
@@ -86,14 +105,6 @@ class Answers:
             while len(self._made) > _MOST or self._bytes > _MOST_BYTES:
                 _, dropped = self._made.popitem(last=False)
                 self._bytes -= len(dropped.body)
-
-
-def _question(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}"
-
-
-def _tag(request: Request, version: str) -> str:
-    return f'"{hashlib.sha256(f"{_question(request)}#{version}".encode()).hexdigest()[:24]}"'
 
 
 def _response(request: Request, made: _Made) -> Response:

@@ -18,11 +18,12 @@ from airflow_provider.records import JobDefinition, TaskKind
 from airflow_provider.ui.doing import Done, done
 from airflow_provider.ui.rights import may_define, may_see_configs
 from airflow_provider.ui.views.config_form import Declared, declared_by
-from airflow_provider.ui.world import ItsWorld
+from airflow_provider.ui.visits import Visit
 
 router: Final = APIRouter(prefix="/api")
 
-By = Annotated[str, Depends(may_define)]
+Defining = Annotated[Visit, Depends(may_define)]
+Seeing = Annotated[Visit, Depends(may_see_configs)]
 Id = Annotated[str, Query(min_length=1, max_length=500)]
 
 
@@ -111,17 +112,17 @@ class JobForm:
     declared: Declared
 
 
-@router.get("/declared", dependencies=[Depends(may_see_configs)])
-def declared(world: ItsWorld, conn: Id, group: Id, entry_point: Id) -> Declared:
+@router.get("/declared")
+def declared(visit: Seeing, conn: Id, group: Id, entry_point: Id) -> Declared:
     """The config that a job to submit declares."""
-    watched = world.group(conn, group)
+    watched = visit.group(conn, group)
     return declared_by(entry_point, watched.seen().jobs if watched else JobsSnapshot())
 
 
-@router.get("/definition", dependencies=[Depends(may_see_configs)])
-def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
+@router.get("/definition")
+def definition(visit: Seeing, conn: Id, group: Id, job: Id) -> JobForm:
     """The definition of a job. Only users who may alter it may see it: its config may contain secrets."""
-    watched = world.group(conn, group)
+    watched = visit.group(conn, group)
     jobs = watched.seen().jobs if watched else None
     known = None if jobs is None else jobs.jobs.get(job)
     if jobs is None or known is None:
@@ -137,20 +138,20 @@ def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
 
 
 @router.post("/act/submit")
-def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
+def submit_job(act: SubmitJob, visit: Defining) -> Done:
     def submit(settings: KafkaSettings) -> str:
-        submission = one_shot.submit_job(settings, act.group, act.definition(by))
+        submission = one_shot.submit_job(settings, act.group, act.definition(visit.by))
         return "; ".join(submission.lines())
 
-    return done("submit", act, by, world, submit)
+    return done("submit", act, visit, submit)
 
 
 @router.post("/act/alter")
-def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
+def alter_job(act: ChangeJob, visit: Defining) -> Done:
     def alter(settings: KafkaSettings) -> str:
-        return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=by))
+        return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=visit.by))
 
-    return done("alter", act, by, world, alter)
+    return done("alter", act, visit, alter)
 
 
 def _named(

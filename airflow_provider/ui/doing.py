@@ -6,21 +6,19 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-from fastapi import Depends, HTTPException, status
+from fastapi import HTTPException, status
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.scaling import ScaleError
 from airflow_provider.operations.operations import OperationError
 from airflow_provider.records import JobError
 from airflow_provider.topics.errors import TopicError
-from airflow_provider.ui.rights import may_steer
-from airflow_provider.ui.world import MOST_ACTS, World
+from airflow_provider.ui.visits import Visit
+from airflow_provider.ui.world import MOST_ACTS
 
 log: Final = logging.getLogger(__name__)
-
-By = Annotated[str, Depends(may_steer)]
 
 
 class Act(Protocol):
@@ -46,14 +44,14 @@ class Done:
     words: str
 
 
-def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings], str]) -> Done:
+def done(name: str, act: Act, visit: Visit, do: Callable[[KafkaSettings], str]) -> Done:
     """Carry out an action.
 
     :param do: does it, and returns what was done in words
     :raises HTTPException: if it can't be done
     """
-    settings = world.settings(act.conn, act.group)
-    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # before it is done, so that none is missing
+    settings, world = visit.settings(act.conn, act.group), visit.world
+    world.note(f"cospark_{name}", visit.by, json.dumps(act.noted()))  # before it is done, so that none is missing
     if not world.acts.acquire(blocking=False):
         raise HTTPException(
             status.HTTP_503_SERVICE_UNAVAILABLE,
@@ -69,5 +67,5 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(failed)) from failed
     finally:
         world.acts.release()
-    log.info("%s on the page of groups: %s (group %r)", by, words, act.group)
+    log.info("%s on the page of groups: %s (group %r)", visit.by, words, act.group)
     return Done(words=words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
 
 from airflow_provider.ui import drawing
-from airflow_provider.ui.rights import can_define, can_steer
-from airflow_provider.ui.world import ItsWorld
+from airflow_provider.ui.rights import Seeing, can_define, can_steer
+from airflow_provider.ui.visits import Visit
 
 router: Final = APIRouter()
 
@@ -42,9 +43,9 @@ _TYPES: Final = {
 @router.get("/")
 def page(
     request: Request,
-    world: ItsWorld,
-    steers: Annotated[bool, Depends(can_steer)],
-    defines: Annotated[bool, Depends(can_define)],
+    visit: Seeing,
+    steers: Annotated[Visit, Depends(can_steer)],
+    defines: Annotated[Visit, Depends(can_define)],
     conn: str | None = None,
     group: str | None = None,
 ) -> Response:
@@ -53,13 +54,14 @@ def page(
     It also begins to read the group in the address, which the scripts ask for as soon as they run.
     """
     if conn and group:
-        world.begin(conn, group)
+        with suppress(HTTPException):  # which the scripts are told
+            visit.group(conn, group)
     missing = "" if drawing.script(drawing.SCRIPTS[0]) else drawing.HOW_TO_GET_IT
     index = Template((_FOLDER / "index.html").read_text())
     text = index.substitute(
         version=_version(),
-        steers="1" if steers else "",
-        defines="1" if defines else "",
+        steers="1" if steers.does else "",
+        defines="1" if defines.does else "",
         drawing=escape(missing),
     )
     content = text.encode()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from airflow_provider.ui.rights import may_see_dag
-from airflow_provider.ui.whereabouts import Whereabouts, rendered_fields, whereabouts
+from airflow_provider.common.airflow_teams import team_of
+from airflow_provider.hooks.whereabouts import Whereabouts, rendered_fields, whereabouts
+from airflow_provider.ui.rights import Seeing, may_see_dag
 
 router: Final = APIRouter(prefix="/api")
 
@@ -20,6 +22,10 @@ MapIndex = Annotated[int | None, Query(ge=-1, le=2**31 - 1)]
 
 
 @router.get("/find", dependencies=[Depends(may_see_dag)])
-def find(dag_id: Id, run_id: Id, task_id: TaskIdOrNone = None, map_index: MapIndex = None) -> list[Whereabouts]:
+def find(
+    visit: Seeing, dag_id: Id, run_id: Id, task_id: TaskIdOrNone = None, map_index: MapIndex = None
+) -> list[Whereabouts]:
     """The groups that a DAG run, or one of its tasks, is about."""
-    return list(whereabouts(rendered_fields(dag_id, run_id, task_id or None, map_index)))
+    found = whereabouts(rendered_fields(dag_id, run_id, task_id or None, map_index))
+    team = team_of(dag_id)
+    return [replace(one, conn=visit.conn_of(one.conn, team)) for one in found]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_provider.hooks.shown_connections import Named
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.views.groups import GroupInShort
-from airflow_provider.ui.watching import MOST_GROUPS, Seen, WatchedGroup
-from airflow_provider.ui.world import World
+from airflow_provider.ui.watching import MOST_GROUPS, Seen, WatchedGroup, Watches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +84,16 @@ def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
     )
 
 
-def clusters(world: World) -> Clusters:
-    """All connections with their groups; begins to read groups that are not read yet."""
+def clusters(connections: Mapping[Named, KafkaSettings | str], watches: Watches) -> Clusters:
+    """These connections with their groups; begins to read groups that are not read yet."""
     versions, found = [], []
-    for conn, settings in world.connections.all().items():
+    for name, settings in connections.items():
+        conn = str(name)
         if isinstance(settings, str):
             found.append(Cluster(conn=conn, listing=False, problem=settings, groups=(), more=0))
             versions.append(f"{conn} {settings}")
             continue
-        listing, groups = world.watches.of(settings).look_at_all()
+        listing, groups = watches.of(settings).look_at_all()
         seen = [(group, group.seen()) for group in groups]
         names = listing.names or ()
         heads = {one.group: head_of(conn, group, one) for group, one in seen}
@@ -99,7 +102,7 @@ def clusters(world: World) -> Clusters:
                 conn=conn,
                 listing=listing.names is None and not listing.problem,
                 problem=listing.problem,
-                groups=tuple(heads.get(name) or begun(conn, name).head for name in names[:MOST_GROUPS]),
+                groups=tuple(heads.get(group) or begun(conn, group).head for group in names[:MOST_GROUPS]),
                 more=max(0, len(names) - MOST_GROUPS),
             )
         )

@@ -9,15 +9,18 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
 from airflow_provider.records import TaskState
+from airflow_provider.ui.answers import Question
 from airflow_provider.ui.pages import Clusters, GroupPage, begun, clusters, head_of
+from airflow_provider.ui.rights import Seeing
 from airflow_provider.ui.turns import BusyError
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
 from airflow_provider.ui.views.timeline import history, picture
 from airflow_provider.ui.views.workers import workers_view
+from airflow_provider.ui.visits import Visit
 from airflow_provider.ui.watching import Seen, WatchedGroup
-from airflow_provider.ui.world import ItsWorld, World
+from airflow_provider.ui.world import ItsWorld
 
 router: Final = APIRouter(prefix="/api")
 
@@ -29,15 +32,16 @@ Text = Annotated[str, Query(max_length=500)]
 class Asked:
     """A question about one group.
 
-    :param conn: the id of its connection
+    :param conn: the name of its connection on the page
     """
 
-    def __init__(self, request: Request, world: World, conn: str, group: str) -> None:
-        self._request = request
-        self._world = world
+    def __init__(self, request: Request, visit: Visit, conn: str, group: str) -> None:
+        settings = visit.settings(conn, group)
+        self._question = Question(request, settings)
+        self._answers = visit.world.answers
         self.conn = conn
         self.group = group
-        self.watched: WatchedGroup | None = world.group(conn, group)
+        self.watched: WatchedGroup | None = visit.world.watches.of(settings).look(group)
 
     def answer(self, make: Callable[[WatchedGroup, Seen], object], version: str = "") -> Response:
         """Answer it.
@@ -45,49 +49,51 @@ class Asked:
         :param make: makes what the page shows below the group's head
         :param version: of anything else that it is made of
         """
-        watched, answers, request = self.watched, self._world.answers, self._request
+        watched, answers, question = self.watched, self._answers, self._question
         if watched is None:
-            return answers.answer(request, "", lambda: begun(self.conn, self.group))
+            return answers.answer(question, "", lambda: begun(self.conn, self.group))
 
         def page(seen: Seen) -> GroupPage:
             body = make(watched, seen) if seen.whole else None
             return GroupPage(head=head_of(self.conn, watched, seen), body=body)
 
-        known = answers.known(request, f"{watched.seen().version}.{version}")
+        known = answers.known(question, f"{watched.seen().version}.{version}")
         if known is not None:
             return known
         try:
             with watched.working():
                 seen = watched.seen()  # it may have changed while this waited, and its answer be in the cache
-                return answers.answer(request, f"{seen.version}.{version}", lambda: page(seen))
+                return answers.answer(question, f"{seen.version}.{version}", lambda: page(seen))
         except BusyError:
-            return answers.last(request)
+            return answers.last(question)
 
 
 def asked(
     request: Request,
-    world: ItsWorld,
-    conn: Annotated[str, Query(min_length=1, max_length=250)],
+    visit: Seeing,
+    conn: Annotated[str, Query(min_length=1, max_length=500)],
     group: Annotated[str, Query(min_length=1, max_length=250)],
 ) -> Asked:
     """Make an :class:`Asked`. A function, since the FastAPI of Airflow 3.1's constraints can't read a class's
     annotations.
     """
-    return Asked(request, world, conn, group)
+    return Asked(request, visit, conn, group)
 
 
 About = Annotated[Asked, Depends(asked)]
 
 
 @router.get("/groups")
-def all_groups(request: Request, world: ItsWorld) -> Response:
-    """All groups of all clusters, in short."""
+def all_groups(request: Request, visit: Seeing) -> Response:
+    """All groups of all clusters that the user may see, in short."""
+    world, connections = visit.world, visit.connections()
+    question = Question(request, tuple(connections.items()))
     try:
         with world.listing.mine():
-            found: Clusters = clusters(world)
-            return world.answers.answer(request, found.version, lambda: found)
+            found: Clusters = clusters(connections, world.watches)
+            return world.answers.answer(question, found.version, lambda: found)
     except BusyError:
-        return world.answers.last(request)
+        return world.answers.last(question)
 
 
 @router.get("/workers")

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
-from fastapi import Depends, HTTPException, Request, status
+from fastapi import Depends, Request
 
 from airflow_provider.common.audit_log import note_in_audit_log
 from airflow_provider.common.links import airflow_base_url
-from airflow_provider.common.parameters import group_name
 from airflow_provider.hooks.shown_connections import Connections
-from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
 from airflow_provider.ui.turns import Turns
-from airflow_provider.ui.watching import WatchedGroup, Watches
+from airflow_provider.ui.watching import Watches
 
 MOST_ACTS: Final = 8
 """The most actions at a time. Each waits for a broker, for half a minute if that is away, in one of the 40 threads in
@@ -46,38 +43,6 @@ class World:
     answers: Answers = field(default_factory=Answers)
     listing: Turns = field(default_factory=Turns)
     acts: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_ACTS))
-
-    def settings(self, conn: str, group: str) -> KafkaSettings:
-        """The settings of a group's connection.
-
-        :raises HTTPException: for an invalid group name, and for a connection that is not shown or can't be used
-        """
-        try:
-            group_name(group)
-        except ValueError as wrong:
-            raise HTTPException(status.HTTP_404_NOT_FOUND, str(wrong)) from wrong
-        settings = self.connections.all().get(conn)
-        if settings is None:
-            raise HTTPException(
-                status.HTTP_404_NOT_FOUND,
-                f"this page shows no connection {conn!r}: it shows those of type kafka in Airflow, or those that"
-                " page_connections in the section [cooperative_spark] of Airflow's configuration names",
-            )
-        if isinstance(settings, str):
-            raise HTTPException(status.HTTP_409_CONFLICT, settings)
-        return settings
-
-    def group(self, conn: str, group: str) -> WatchedGroup | None:
-        """A group; None: reading it is about to begin.
-
-        :raises HTTPException: see :meth:`settings`
-        """
-        return self.watches.of(self.settings(conn, group)).look(group)
-
-    def begin(self, conn: str, group: str) -> None:
-        """Begin to read a group, if it may be shown."""
-        with suppress(HTTPException):
-            self.group(conn, group)
 
 
 def world_of(request: Request) -> World:

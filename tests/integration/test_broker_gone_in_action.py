@@ -18,7 +18,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.cli.main import main
 from airflow_provider.common import one_shot
-from airflow_provider.hooks.shown_connections import Connections
+from airflow_provider.hooks.shown_connections import Connections, Named
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operations.operations import HaltJob, RestartJob, StopTasks
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
@@ -29,6 +29,7 @@ from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.producer import NewRecord, TopicWriter
 from airflow_provider.topics.rights import STEERER, WORKER
 from airflow_provider.ui.acting import ToJob, ToTasks, pause_job, restart_job
+from airflow_provider.ui.visits import Visit
 from airflow_provider.ui.world import World
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"})
@@ -127,10 +128,11 @@ def test_a_command_changes_nothing_when_the_broker_goes_before_it_writes(
 
 @pytest.mark.parametrize("act", [pause_job, restart_job], ids=lambda act: act.__name__)
 def test_an_action_on_the_page_changes_nothing_when_the_broker_goes_before_it_writes(act: Any, scene: Scene) -> None:
-    world = World(connections=Connections(lambda: ["far"], lambda _conn: scene.far), note=lambda *_: None)
+    world = World(connections=Connections(lambda: [Named("far")], lambda _conn: scene.far), note=lambda *_: None)
+    visit = Visit(world=world, by="ann", sees={None}, does={None}, needed="")
     asked: dict[str, Any] = {"conn": "far", "group": scene.group, "job": "etl", "defined_at": 0}
     with scene.harmed_by(scene.way.cut), pytest.raises(HTTPException) as refused:
-        act((ToTasks if act is restart_job else ToJob)(**asked), "ann", world)
+        act((ToTasks if act is restart_job else ToJob)(**asked), visit)
     assert refused.value.status_code == 502
     assert "may be stored all the same" in refused.value.detail
     scene.way.heal()

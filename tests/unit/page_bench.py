@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, cast
 
 from airflow.api_fastapi.app import create_auth_manager
@@ -14,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from airflow_provider.hooks.shown_connections import Connections
+from airflow_provider.hooks.shown_connections import Connections, Named
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -26,7 +27,12 @@ from airflow_provider.ui.app import make_app
 from airflow_provider.ui.watching import Listing, WatchedGroup, Watches
 from airflow_provider.ui.world import World
 
-SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker.example:9092"}, conn_id="kafka_default")
+
+def settings_of(name: Named) -> KafkaSettings:
+    return KafkaSettings.from_extra({"bootstrap.servers": "broker.example:9092"}, conn_id=str(name))
+
+
+SETTINGS = settings_of(Named("kafka_default"))
 
 
 @dataclass
@@ -68,13 +74,12 @@ class StillCluster:
 
 
 class StillWatches(Watches):
-    def __init__(self, cluster: StillCluster) -> None:
+    def __init__(self, clusters: Mapping[KafkaSettings, StillCluster]) -> None:
         super().__init__()
-        self._cluster = cluster
+        self._still = clusters
 
     def of(self, settings: KafkaSettings) -> Any:
-        assert settings == SETTINGS
-        return self._cluster
+        return self._still[settings]
 
 
 @dataclass
@@ -116,13 +121,22 @@ class Page:
         ]
 
 
-def make_page(*groups: StillTopics, actions: PageActions = PageActions.ALL) -> Page:
-    """:param actions: what the page may do"""
+def make_page(
+    *groups: StillTopics,
+    actions: PageActions = PageActions.ALL,
+    others: Mapping[Named, StillCluster] = MappingProxyType({}),
+) -> Page:
+    """
+    :param groups: of the connection ``kafka_default``
+    :param actions: what the page may do
+    :param others: the clusters of other connections
+    """
     noted: list[tuple[str, str, str]] = []
     cluster = StillCluster(*groups)
+    clusters = {Named("kafka_default"): cluster, **others}
     world = World(
-        connections=Connections(lambda: ["kafka_default"], lambda _: SETTINGS),
-        watches=StillWatches(cluster),
+        connections=Connections(lambda: clusters, settings_of),
+        watches=StillWatches({settings_of(name): its for name, its in clusters.items()}),
         actions=lambda: actions,
         note=lambda event, by, extra: noted.append((event, by, extra)),
     )

@@ -9,6 +9,7 @@ import pytest
 from airflow_values import URL, job, jobs_snapshot, status_snapshot
 from group_records import record_of
 
+from airflow_provider.hooks.whereabouts import Whereabouts, whereabouts
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.placed import Placed
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -19,7 +20,6 @@ from airflow_provider.ui.views.groups import GroupState, group_in_short
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, found_tasks, task_page
 from airflow_provider.ui.views.workers import workers
-from airflow_provider.ui.whereabouts import Whereabouts, whereabouts
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 FINISHED, RUNNING, FAILED, PENDING = TaskState.FINISHED, TaskState.RUNNING, TaskState.FAILED, TaskState.PENDING
@@ -201,6 +201,6 @@ def test_the_groups_that_a_dag_run_is_about() -> None:
         {"group": ["x"]},
     ]
     assert whereabouts(fields) == (
-        Whereabouts(conn_id="k", group="etl"),
-        Whereabouts(conn_id="kafka_default", group="one", job="only"),
+        Whereabouts(conn="k", group="etl"),
+        Whereabouts(conn="kafka_default", group="one", job="only"),
     )

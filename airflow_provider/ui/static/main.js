@@ -30,7 +30,7 @@ async function showFound() {
   });
   const found = (await ask(`api/find${asked}`)).body;
   if (found.length === 1) {
-    const [{ conn_id: conn, group, job }] = found;
+    const [{ conn, group, job }] = found;
     address.set({ conn, group, beside: "1", view: address.get("view") || (job ? "tasks" : "workers"), job });
     showGroup(page, me);
     return;
@@ -38,7 +38,7 @@ async function showFound() {
   const what = address.get("task_id") ? "This task" : "No task of this run";
   page.replaceChildren(
     found.length
-      ? el("section", {}, el("h1", {}, "Groups of this run"), el("ul", { class: "plain" }, found.map(({ conn_id: conn, group }) => el("li", {}, el("a", { href: address.only({ conn, group, beside: "1" }) }, group)))))
+      ? el("section", {}, el("h1", {}, "Groups of this run"), el("ul", { class: "plain" }, found.map(({ conn, group }) => el("li", {}, el("a", { href: address.only({ conn, group, beside: "1" }) }, group)))))
       : el("p", { class: "muted" }, address.get("task_id") ? `${what} is about no group of Spark workers, or it has not begun yet.` : `${what} is about a group of Spark workers, or none has begun yet.`),
   );
 }

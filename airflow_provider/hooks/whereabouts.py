@@ -13,10 +13,11 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 class Whereabouts:
     """A group that a task is about.
 
+    :param conn: its connection, as its tasks name it
     :param job: its name, if the task submits a job or waits for one
     """
 
-    conn_id: str
+    conn: str
     group: str
     job: str = ""
 
@@ -31,10 +32,10 @@ def whereabouts(rendered: Iterable[Mapping[str, Any]]) -> tuple[Whereabouts, ...
         group, conn_id = fields.get("group"), fields.get("kafka_conn_id", SparkGroupHook.default_conn_name)
         if isinstance(group, str) and isinstance(conn_id, str) and group:
             job = fields.get("job")
-            one = Whereabouts(conn_id=conn_id, group=group, job=job if isinstance(job, str) else "")
+            one = Whereabouts(conn=conn_id, group=group, job=job if isinstance(job, str) else "")
             found.setdefault((conn_id, group), []).append(one)
     return tuple(
-        sorted(of[0] if len(of) == 1 else Whereabouts(conn_id=conn, group=group) for (conn, group), of in found.items())
+        sorted(of[0] if len(of) == 1 else Whereabouts(conn=conn, group=group) for (conn, group), of in found.items())
     )
 
 
