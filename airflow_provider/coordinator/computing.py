@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.coordinator import values
 from airflow_provider.coordinator.desk import Computing, Desk
 from airflow_provider.coordinator.events import RequestArrived
 from airflow_provider.coordinator.installing import installed, invalid, prepare, prepared_reply
@@ -59,7 +58,7 @@ def _compute_here(turn: Turn, desk: Desk, name: str) -> None:
     desk.stuck = None
     wall_ms = turn.now_ms + turn.wall_ahead_ms
     max_delay_ms = state.configuration.scheduled_rebalance_max_delay_ms
-    _install(turn, desk, assignor.compute(prepare(state, name, desk.last_said), wall_ms, max_delay_ms))
+    _install(turn, desk, assignor.compute(prepare(state, name), wall_ms, max_delay_ms))
 
 
 def set_due_timer(turn: Turn, desk: Desk) -> None:
@@ -115,7 +114,7 @@ def on_prepare(turn: Turn, event: RequestArrived, request: ConnectGroupPrepareAs
     desk = _desk_if_chosen(turn, event, request)
     if desk is None or desk.computing is None:
         return
-    prepared = prepare(desk.state, desk.computing.selected.assignor, desk.last_said)
+    prepared = prepare(desk.state, desk.computing.selected.assignor)
     desk.computing.prepared = prepared
     turn.reply(event.request, prepared_reply(desk.state, prepared))
 
@@ -144,9 +143,7 @@ def on_install(turn: Turn, event: RequestArrived, request: ConnectGroupInstallAs
 
 
 def _install(turn: Turn, desk: Desk, target: TargetAssignment) -> None:
-    turn.write(desk, values.target_record(desk.state.group_id, target))
-    for gone in [one for one in desk.last_said if one not in target.members and one not in target.delayed]:
-        del desk.last_said[gone]
+    turn.set_target(desk, target)
     set_due_timer(turn, desk)
     turn.wake_all(desk)
 

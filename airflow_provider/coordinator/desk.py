@@ -9,7 +9,7 @@ from airflow_provider.coordinator.events import BridgeSaid, RequestId
 from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.selection import Selected
 from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.model import CurrentAssignment, Member, MemberEpoch
+from airflow_provider.declarative.model import CurrentAssignment, MemberEpoch
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks
 
 
@@ -66,7 +66,6 @@ class Desk:
     :param computing: the computation of the next target, while a member does it
     :param last_computed: the member that has computed the last target
     :param failed: members that were chosen for the next target and did not install a valid one in time
-    :param last_said: what former members that are in the last target have said of themselves
     :param stuck: why no target is computed for the group's epoch
     :param untaken: a target that the coordinator's own assignor need not compute again
     :param replaced: former members whose instance ids other members have now, as long as they hold tasks
@@ -83,7 +82,6 @@ class Desk:
     computing: Computing | None = None
     last_computed: MemberId | None = None
     failed: set[MemberId] = field(default_factory=set)
-    last_said: dict[MemberId, Member] = field(default_factory=dict)
     stuck: str | None = None
     untaken: Untaken | None = None
     replaced: set[MemberId] = field(default_factory=set)

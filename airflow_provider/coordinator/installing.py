@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from airflow_provider.coordinator.prepared import Prepared
@@ -29,14 +29,12 @@ from airflow_provider.protocol.model import PLANNER_INDEX, MemberId, TaskId
 _HIGHEST_VERSION = 2**15 - 1
 
 
-def prepare(state: GroupState, assignor: str, last_said: Mapping[MemberId, Member] | None = None) -> Prepared:
+def prepare(state: GroupState, assignor: str) -> Prepared:
     """The state from which an assignment of this group is to be computed. It does not change with the group.
 
     :param assignor: the name of the selected assignor
-    :param last_said: what members that have left since the last target have said of themselves: how they left, and
-        under which instance id they may be back. Members of which nothing is known are treated as lost ones
     """
-    return Prepared(state.group, assignor, state.target, dict(last_said or {}))
+    return Prepared(state.group, assignor, state.target, dict(state.last_said))
 
 
 def prepared_reply(state: GroupState, prepared: Prepared) -> ConnectGroupPrepareAssignmentResponse:
@@ -52,7 +50,7 @@ def prepared_reply(state: GroupState, prepared: Prepared) -> ConnectGroupPrepare
         connectors_tasks=units_of(prepared.group.configured),
         scheduled_rebalance_max_delay_ms=-1 if delay_ms is None else delay_ms,
         departed=tuple(
-            _prepared(prepared, one, prepared.last_said.get(one), LEAVING, target)
+            _prepared(prepared, one, prepared.said_by(one), LEAVING, target)
             for one, target in prepared.departed.items()
         ),
     )

@@ -95,12 +95,12 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
         turn.give(desk, former, None)
         turn.give(desk, member_id, replace(had, epoch=JOINING))
     else:
-        _linger(turn, desk, former, had.held)
+        _linger(turn, desk, former, had.held, None)
         turn.give(desk, member_id, CurrentAssignment(metadata=had.metadata))
         desk.replaced.add(former)
     if former in state.target.members:
         renamed = {member_id if one == former else one: share for one, share in state.target.members.items()}
-        turn.write(desk, values.target_record(state.group_id, replace(state.target, members=renamed)))
+        turn.set_target(desk, replace(state.target, members=renamed))
     message = f"{member_id} has the instance id {member.instance_id}"
     _clean_up(turn, desk, former, KafkaErrorCode.FENCED_INSTANCE_ID, message)
     desk.computing = None
@@ -149,41 +149,35 @@ def remove(
     :param last_said: what it has said of itself; None: what is recorded
     :param error: the answer to its held heartbeat, if there is one
     """
-    _remember(desk, member_id, last_said or desk.state.members[member_id])
+    last_said = last_said or desk.state.members[member_id]
     turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
-    turn.give(desk, member_id, None)
+    turn.keep(desk, member_id, NO_TASKS, last_said)
     _after_removal(turn, desk, member_id, error, message)
 
 
 def fence(turn: Turn, desk: Desk, member_id: MemberId, *, error: KafkaErrorCode, message: str) -> None:
     """Remove a member that does not know it yet. Its tasks stay held."""
-    _remember(desk, member_id, desk.state.members[member_id])
+    last_said = desk.state.members[member_id]
     turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
-    _linger(turn, desk, member_id, desk.state.current[member_id].held)
+    _linger(turn, desk, member_id, desk.state.current[member_id].held, last_said)
     _after_removal(turn, desk, member_id, error, message)
-
-
-def _remember(desk: Desk, member_id: MemberId, member: Member) -> None:
-    """Keep for the next assignor what a former member has said, if it is in the target."""
-    if member_id in desk.state.target.members:
-        desk.last_said[member_id] = member
 
 
 def has_ended(turn: Turn, desk: Desk, member_id: MemberId) -> None:
     """Free the tasks of a lingering member, which runs nothing any more."""
-    if member_id in desk.state.lingering:
-        turn.timers.cancel(Timer(Kind.LINGERING, desk.state.group_id, member_id))
-        turn.give(desk, member_id, None)
+    state = desk.state
+    if member_id in state.lingering:
+        turn.timers.cancel(Timer(Kind.LINGERING, state.group_id, member_id))
+        turn.keep(desk, member_id, NO_TASKS, state.last_said.get(member_id))
     desk.replaced.discard(member_id)
 
 
-def _linger(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks) -> None:
+def _linger(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks, last_said: Member | None) -> None:
     """Keep these tasks held by a removed member until its session would have ended."""
     state = desk.state
+    turn.keep(desk, member_id, held, last_said)
     if not held:
-        turn.give(desk, member_id, None)
         return
-    turn.give(desk, member_id, CurrentAssignment(epoch=state.current[member_id].epoch, assigned=held))
     ends = turn.timers.at(Timer(Kind.SESSION, state.group_id, member_id))
     assert ends is not None, f"{member_id} is a member of {state.group_id} without a session"
     turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), ends)
@@ -194,7 +188,7 @@ def _after_removal(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErro
     _clean_up(turn, desk, member_id, error, message)
     turn.begin_epoch(desk)
     if not state.members and state.target.members:
-        turn.write(desk, values.target_record(state.group_id, TargetAssignment(epoch=state.target.epoch)))
+        turn.set_target(desk, TargetAssignment(epoch=state.target.epoch))
     computing.ensure_target(turn, desk)
 
 

@@ -17,7 +17,8 @@ class Prepared:
 
     :param assignor: the name of the selected assignor
     :param target: the last target assignment
-    :param last_said: what members that have left had said of themselves, as far as it is known
+    :param last_said: what members that have left had said of themselves: how they leave, and under which instance id
+        they may be back. Members of which nothing is known are treated as lost ones
     """
 
     group: Group
@@ -30,6 +31,10 @@ class Prepared:
         """The members of the last target that have left, and those for which it delays tasks: these may be back."""
         gone = {one: target for one, target in self.target.members.items() if one not in self.group.members}
         return gone | dict(self.target.delayed)
+
+    def said_by(self, departed: MemberId) -> Member | None:
+        """What one of these says of itself if it is back, and otherwise had said when it left; None: not known."""
+        return self.group.members.get(departed) or self.last_said.get(departed)
 
 
 class ServerAssignor(Protocol):

@@ -37,7 +37,7 @@ class AssignorHere:
             Group(
                 computing=None,
                 members={one: _member(member, target.of(one)) for one, member in members.items()},
-                departed={one: _member(prepared.last_said.get(one), share) for one, share in prepared.departed.items()},
+                departed={one: _member(prepared.said_by(one), share) for one, share in prepared.departed.items()},
                 configured=prepared.group.configured,
                 now_ms=now_ms,
                 max_delay_ms=max_delay_ms,

@@ -51,8 +51,9 @@ class GroupState:
     """A group according to its records. Only :meth:`apply` changes it.
 
     ``earlier_session_ms`` is a longer session that members may have been granted before people set a shorter one; 0:
-    none. ``current`` may have members that ``members`` does not have: they were removed while they may still run
-    tasks, and hold them until their session would have ended (:attr:`lingering`).
+    none. ``current`` may have members that ``members`` does not have. They were removed while they may still run tasks,
+    and hold them until their session would have ended (:attr:`lingering`); or they have left, and whoever computes the
+    next target has to know how (:attr:`last_said`).
     """
 
     __slots__ = (
@@ -60,6 +61,7 @@ class GroupState:
         "_holders",
         "_instances",
         "_kinds",
+        "_last_said",
         "_lingering",
         "_members",
         "_wanted_by",
@@ -85,6 +87,7 @@ class GroupState:
         self._kinds: dict[Kind, dict[MemberId, None]] = {}
         self._instances: dict[str, MemberId] = {}
         self._lingering: dict[MemberId, None] = {}
+        self._last_said: dict[MemberId, Member] = {}
 
     @property
     def members(self) -> Mapping[MemberId, Member]:
@@ -93,7 +96,7 @@ class GroupState:
 
     @property
     def current(self) -> Mapping[MemberId, CurrentAssignment]:
-        """The current assignments of the members, and of the lingering ones."""
+        """The current assignments of the members, and what is kept of former ones."""
         return MappingProxyType(self._current)
 
     @property
@@ -120,6 +123,11 @@ class GroupState:
     def lingering(self) -> Set[MemberId]:
         """The removed members that still hold tasks."""
         return self._lingering.keys()
+
+    @property
+    def last_said(self) -> Mapping[MemberId, Member]:
+        """What former members that the target still names had said of themselves when they left."""
+        return MappingProxyType(self._last_said)
 
     @property
     def is_recorded(self) -> bool:
@@ -180,15 +188,19 @@ class GroupState:
             for task in before.held if after is None else before.held - after.held:
                 if self._holders.get(task) == member_id:
                     del self._holders[task]
+        self._last_said.pop(member_id, None)
         if after is None:
             self._current.pop(member_id, None)
         else:
             self._current[member_id] = after
             self._holders.update(dict.fromkeys(after.held, member_id))
+            if after.last_said is not None:
+                self._last_said[member_id] = after.last_said
         self._update_lingering(member_id)
 
     def _update_lingering(self, member_id: MemberId) -> None:
-        if member_id in self._current and member_id not in self._members:
+        current = self._current.get(member_id)
+        if current is not None and current.held and member_id not in self._members:
             self._lingering[member_id] = None
         else:
             self._lingering.pop(member_id, None)

@@ -10,11 +10,11 @@ from airflow_provider.coordinator.events import Effects, Reply, RequestId
 from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.coordinator.timers import Kind, Timer, Timers
-from airflow_provider.declarative.model import CurrentAssignment, GroupEpoch, MemberState
+from airflow_provider.declarative.model import CurrentAssignment, GroupEpoch, Member, MemberState, TargetAssignment
 from airflow_provider.declarative.wire.apis import ReplyBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
 from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.model import MemberId
+from airflow_provider.protocol.model import MemberId, Tasks
 
 
 class Turn:
@@ -98,6 +98,28 @@ class Turn:
                 waiting = state.wanted_by.get(task)
                 if waiting is not None and waiting != member_id:
                     self.wake(desk, waiting)
+
+    def keep(self, desk: Desk, former: MemberId, held: Tasks, last_said: Member | None) -> None:
+        """Change what is kept of a former member, in its current assignment.
+
+        :param held: the tasks that it may still run
+        :param last_said: what it had said of itself when it left; kept for the next assignor, as long as the target
+            names the member
+        """
+        state = desk.state
+        said = last_said if state.target.names(former) else None
+        before, after = state.current[former], None
+        if held or said is not None:
+            after = CurrentAssignment(epoch=before.epoch, assigned=held, last_said=said)
+        if after != before:
+            self.give(desk, former, after)
+
+    def set_target(self, desk: Desk, target: TargetAssignment) -> None:
+        """Set a group's target. What the former members had said that it no longer names is not needed any more."""
+        state = desk.state
+        self.write(desk, values.target_record(state.group_id, target))
+        for former, last_said in list(state.last_said.items()):
+            self.keep(desk, former, state.current[former].held, last_said)
 
     def _set_rebalance_timer(self, desk: Desk, member_id: MemberId, after: CurrentAssignment | None) -> None:
         timer = Timer(Kind.REBALANCE, desk.state.group_id, member_id)

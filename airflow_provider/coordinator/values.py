@@ -70,17 +70,18 @@ def configured_of(value: object) -> Tasks:
 
 
 def member_record(group_id: str, epoch: GroupEpoch, member_id: MemberId, member: Member) -> Record:
-    return Record(
-        ConnectWorkerGroupMemberMetadataKey(group_id, member_id),
-        ConnectWorkerGroupMemberMetadataValue(
-            group_epoch=epoch,
-            instance_id=member.instance_id or "",
-            client_id=member.client_id,
-            client_host=member.client_host,
-            assignors=assignors_of(member.client_assignors),
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            server_assignor=member.server_assignor,
-        ),
+    return Record(ConnectWorkerGroupMemberMetadataKey(group_id, member_id), _member_value(epoch, member))
+
+
+def _member_value(epoch: GroupEpoch, member: Member) -> ConnectWorkerGroupMemberMetadataValue:
+    return ConnectWorkerGroupMemberMetadataValue(
+        group_epoch=epoch,
+        instance_id=member.instance_id or "",
+        client_id=member.client_id,
+        client_host=member.client_host,
+        assignors=assignors_of(member.client_assignors),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
     )
 
 
@@ -159,6 +160,7 @@ def current_record(group_id: str, member_id: MemberId, current: CurrentAssignmen
             state=_STATES.index(current.state),
             connectors_tasks_pending_revocation=units_of(current.revoking),
             assignment_epoch=current.assignment_epoch,
+            last_said=None if current.last_said is None else _member_value(GroupEpoch(0), current.last_said),
         ),
     )
 
@@ -183,6 +185,7 @@ def current_of(value: object) -> CurrentAssignment | None:
         revoking=tasks_of(value.connectors_tasks_pending_revocation),
         metadata=AssignorMetadata(error=value.error, version=value.version, data=value.metadata),
         assignment_epoch=value.assignment_epoch,
+        last_said=member_of(value.last_said),
     )
 
 

@@ -141,6 +141,10 @@ class TargetAssignment:
     members: Mapping[MemberId, MemberTarget] = field(default_factory=dict)
     delayed: Mapping[MemberId, MemberTarget] = field(default_factory=dict)
 
+    def names(self, member: MemberId) -> bool:
+        """Whether it has anything for this member, or delays tasks for it."""
+        return member in self.members or member in self.delayed
+
     def of(self, member: MemberId) -> MemberTarget:
         """The target of this member; :data:`NO_TARGET` if there is none."""
         return self.members.get(member, NO_TARGET)
@@ -155,6 +159,7 @@ class CurrentAssignment:
     :param metadata: the metadata of the target from which tasks were last assigned
     :param assignment_epoch: the epoch of that target. It may be above the member's epoch, and below that of the present
         target. Records about the member's tasks have this epoch: no other member has the tasks in the same epoch
+    :param last_said: of a former member that the target still names: what it had said of itself when it left
     """
 
     epoch: MemberEpoch = JOINING
@@ -163,6 +168,7 @@ class CurrentAssignment:
     revoking: Tasks = NO_TASKS
     metadata: AssignorMetadata = NO_METADATA
     assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
+    last_said: Member | None = None
 
     @property
     def held(self) -> Tasks:

@@ -109,11 +109,9 @@ class WorkerAssignors:
         if not isinstance(record, DeclarativeRecord) or not record.waits or record.leader != self._worker:
             return NO_TASKS
         workers = self._topics.status.workers
-        names = {said.worker: said.member_id for said in workers.values()}
         for_good = {member for member, absence in absences(workers).items() if absence.at_most_ms == 0}
-        in_vain = NO_TASKS.union(
-            *(tasks for name, tasks in record.waits.items() if names.get(name, MemberId(name)) in for_good)
-        )
+        names = {said.worker for said in workers.values() if said.member_id in for_good}
+        in_vain = NO_TASKS.union(*(tasks for name, tasks in record.waits.items() if name in names))
         if not in_vain or record.epoch == self._asked_after:
             return NO_TASKS
         self._asked_after = record.epoch

@@ -22,7 +22,7 @@ def waits_for_airflow(said: WorkerStatus) -> str:
 
 def absences(workers: Mapping[WorkerId, WorkerStatus]) -> dict[MemberId, Absence]:
     """What members have written of their absence: why they leave, or that they wait for Airflow to start them. The
-    coordinator may not have heard it, and the next one does not know what the one before has heard.
+    coordinator may not have heard it: their last heartbeat can get lost, and who waits for Airflow sends none.
     """
     return {
         said.member_id: Absence(left=said.left, returns_ms=said.returns_ms)

@@ -30,7 +30,7 @@ def tables(group: GroupState, name: Callable[[TaskId], str] = str) -> str:
                 for one, target in sorted(group.target.delayed.items(), key=_by_name)
             ),
             "Member Assignment",
-            *_lines(_member(group, one, current, name) for one, current in sorted(group.current.items(), key=_by_name)),
+            *_lines(_member(group, one, current, name) for one, current in _current(group)),
         )
     )
 
@@ -41,7 +41,7 @@ def phase(group: GroupState) -> str:
         return "Empty"
     if group.target.epoch < group.epoch:
         return "Assigning"
-    at_rest = not group.lingering and all(one.is_at(group.target.epoch) for one in group.current.values())
+    at_rest = not group.lingering and all(current.is_at(group.target.epoch) for _, current in _current(group))
     return "Stable" if at_rest else "Reconciling"
 
 
@@ -68,7 +68,7 @@ def to_json(group: GroupState) -> dict[str, Any]:
                     for task, holder in waiting_for(group, one).items()
                 ],
             }
-            for one, current in sorted(group.current.items(), key=_by_name)
+            for one, current in _current(group)
         ],
     }
 
@@ -91,6 +91,11 @@ def waiting_for(group: GroupState, member_id: MemberId) -> Mapping[TaskId, Membe
         for task in sorted(group.target.of(member_id).tasks)
         if (holder := group.holders.get(task)) is not None and holder != member_id
     }
+
+
+def _current(group: GroupState) -> list[tuple[MemberId, CurrentAssignment]]:
+    """The current assignments of the members, and of removed ones that may still run something."""
+    return [(one, group.current[one]) for one in sorted(group.members.keys() | group.lingering)]
 
 
 def _member(group: GroupState, member_id: MemberId, current: CurrentAssignment, name: Callable[[TaskId], str]) -> str:

@@ -232,7 +232,9 @@ class Shard:
             assert 0 <= group.target.epoch <= group.epoch
             held = [task for current in group.current.values() for task in current.held]
             assert len(held) == len(set(held)) == len(group.holders), f"held twice: {sorted(held)}"
-            assert set(group.members) | group.lingering == set(group.current)
+            assert set(group.members) | group.lingering | set(group.last_said) == set(group.current)
+            assert all(group.target.names(former) for former in group.last_said)
+            assert not group.last_said.keys() & group.members.keys()
             self._never_back((group_id,), group.epoch)
             self._never_back((group_id, "target"), group.target.epoch)
             for member_id in group.members:

@@ -9,14 +9,18 @@ import pytest
 from coordinated import COOPERATIVE, GROUP, W1, W2, W3, Shard, assigned, heartbeat, tasks, whole
 
 from airflow_provider.declarative.model import MemberState
+from airflow_provider.declarative.units import units_of
+from airflow_provider.declarative.wire.install_assignment import InstalledMember
 from airflow_provider.declarative.wire.keys import (
     ConnectWorkerGroupConnectorsTasksMetadataKey,
     ConnectWorkerGroupCurrentMemberAssignmentKey,
     ConnectWorkerGroupMemberMetadataKey,
     ConnectWorkerGroupMetadataKey,
 )
+from airflow_provider.declarative.wire.records import decode_record
 from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
 from airflow_provider.protocol.model import NO_TASKS, MemberId
+from airflow_provider.reports.declarative_group import to_json
 
 ALL = tasks("AC0", "AT1", "AT2", "BC0", "BT1")
 OF_A = tasks("AC0", "AT1", "AT2")
@@ -365,7 +369,10 @@ class TestLeaving:
         shard = two_members()
         shard.leave(W2)
         assert set(shard.group.holders) == OF_A
-        tombstones = [type(record.key) for record in shard.written if record.value is None]
+        assert [one["member"] for one in to_json(shard.group)["members"]] == [W1]
+        shard.heartbeat(W1, 2)
+        shard.compute(W1, {W1: ALL})
+        tombstones = [type(decode_record(*one).key) for one in shard.log if one[1] is None]
         assert tombstones == [ConnectWorkerGroupMemberMetadataKey, ConnectWorkerGroupCurrentMemberAssignmentKey]
 
     def test_the_last_one_leaves_the_epochs(self) -> None:
@@ -377,9 +384,41 @@ class TestLeaving:
         shard.join(W2)
         assert shard.group.epoch == 3
 
-    def test_what_it_says_last_the_next_assignor_gets(self) -> None:
+    @pytest.mark.parametrize("fails_over", [False, True])
+    def test_what_it_says_last_the_next_assignor_gets(self, fails_over: bool) -> None:
         shard = two_members()
         shard.heartbeat(W2, -1, client_assignors=(replace(COOPERATIVE, metadata=b"for good"),))
-        shard.heartbeat(W1, 2)
+        if fails_over:
+            shard.fail_over()
+        shard.heartbeat(W1, 2, **whole())
         (gone,) = shard.prepare(W1, 2).departed
         assert (gone.member_id, gone.assignor.metadata) == (W2, b"for good")
+
+    def test_that_is_kept_until_no_task_waits_for_it(self) -> None:
+        shard = two_members()
+        shard.leave(W2)
+        shard.heartbeat(W1, 2)
+        delayed = (InstalledMember(member_id=W2, connectors_and_tasks=units_of(OF_B)),)
+        assert shard.install(W1, 2, shard.prepare(W1, 2).group_epoch, {W1: OF_A}, delayed=delayed).error_code == 0
+        shard.fail_over()
+        assert set(shard.group.last_said) == {W2}
+        shard.heartbeat(W1, 2)
+        shard.read_jobs(OF_A)
+        shard.heartbeat(W1, 3)
+        shard.compute(W1, {W1: OF_A})
+        assert not shard.group.last_said
+
+    def test_one_that_is_back_is_what_it_says_now(self) -> None:
+        shard = two_members()
+        shard.leave(W2)
+        assert set(shard.group.last_said) == {W2}
+        shard.join(W2)
+        assert not shard.group.last_said
+
+    def test_one_that_was_removed_has_said_it_too_and_what_it_may_run_is_held(self) -> None:
+        shard = two_members()
+        shard.heartbeat(W2, 1)
+        assert set(shard.group.last_said) == shard.group.lingering == {W2}
+        shard.leave(W2)
+        assert set(shard.group.last_said) == {W2}
+        assert not shard.group.lingering

@@ -59,6 +59,24 @@ def fails_over(group: CooperativeGroup, _: None = None) -> None:
         group.fail_over()
 
 
+@pytest.mark.parametrize(("why", "waits"), [(LeaveReason.STOPPED, False), (None, True)])
+def test_the_next_coordinator_knows_why_one_has_left(why: LeaveReason | None, waits: bool) -> None:
+    """It takes over before the target is computed, and only the one before has heard it."""
+    group = CooperativeGroup(max_delay_ms=DELAY_MS)
+    plans(group, ALL)
+    for name in (W1, W2):
+        group.joins(name)
+    group.run(AT_REST_AFTER_MS)
+    group.leaves(W2, why)
+    while W2 in group.shard.group.members:
+        group.run(1)
+    assert group.shard.group.target.epoch < group.shard.group.epoch
+    group.fail_over()
+    while group.shard.group.target.epoch < group.shard.group.epoch:
+        group.run(1)
+    assert bool(group.shard.group.target.delayed) is waits
+
+
 Step = tuple[Callable[[CooperativeGroup, object], None], object]
 STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.sampled_from((joins, leaves, partial(leaves, why=LeaveReason.STOPPED), is_killed)), NAMES),

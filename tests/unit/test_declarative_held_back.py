@@ -136,7 +136,7 @@ def test_its_tasks_wait_for_a_short_time(
 def test_nothing_waits_for_one_that_has_written_that_it_leaves_for_good(
     monkeypatch: pytest.MonkeyPatch, phase: WorkerPhase, why: LeaveReason
 ) -> None:
-    """The coordinator may not have heard of it, or has forgotten it since: it moves from process to process."""
+    """The coordinator may not have heard of it: the last heartbeat can get lost."""
     done = Computing(monkeypatch, said(HELD, phase, left=why)).compute()
     assert not done.delayed
     assert frozenset().union(*shares(done).values()) == ALL
@@ -151,16 +151,11 @@ def test_one_that_is_known_to_have_left_only_later_is_not_waited_for_any_longer(
     assert not computing.compute().delayed
 
 
-@pytest.mark.parametrize("knows_its_name", [True, False])
 def test_who_has_computed_asks_for_another_target_when_it_reads_that_one_has_left(
-    monkeypatch: pytest.MonkeyPatch, knows_its_name: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A coordinator that has forgotten a former member does not know its name either."""
     computing = Computing(monkeypatch, AT_WORK)
-    record = computing.compute().record
-    assert record is not None
-    waits = record.waits if knows_its_name else {WorkerId(id_of(HELD)): OF_HELD}
-    computing.status = replace(computing.status, group=replace(record, waits=waits))
+    computing.status = replace(computing.status, group=computing.compute().record)
     before = computing.said()
     computing.now += 30_000
     assert computing.said() == before

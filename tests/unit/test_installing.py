@@ -132,7 +132,8 @@ class TestPrepare:
         state = state_of({W1: member(), W3: member(instance_id="third")}, FIVE, target)
         state.apply(values.configuration_record(G, GroupConfiguration(scheduled_rebalance_max_delay_ms=5)))
         left = member(WorkerFacts(returns_ms=0), instance_id="second")
-        reply = sent(prepared_reply(state, prepare(state, "cooperative", {W2: left})))
+        state.apply(values.current_record(G, W2, CurrentAssignment(epoch=MemberEpoch(3), last_said=left)))
+        reply = sent(prepared_reply(state, prepare(state, "cooperative")))
         assert (reply.group_epoch, reply.assignor_name) == (7, "cooperative")
         assert reply.connectors_tasks == units_of(FIVE)
         assert reply.scheduled_rebalance_max_delay_ms == 5

@@ -69,6 +69,7 @@ SOME_HEX = "02 02 02 61 03 02 61 00000000 00 03 c3a9 00000003 00 00"
 """An array of one: an array of one connector, an array of two tasks; a section of tagged fields after each struct."""
 ASSIGNOR = Assignor(name="c", minimum_version=-1, maximum_version=2, reason=1, version=2, metadata=b"\1\2")
 ASSIGNOR_HEX = "02 63 ffff 0002 01 0002 03 0102 00"
+NAMED_HEX = f"00000000 02 69 01 01 01 01 02 {ASSIGNOR_HEX} 00"
 
 RECORDS = [
     (
@@ -132,6 +133,19 @@ RECORDS = [
         ),
         "0007 0001 67 0001 6d",
         f"0000 00000003 00 01 0000 01 02 00 01 01 01 15 {SOME_HEX}",
+    ),
+    (
+        Record(
+            ConnectWorkerGroupCurrentMemberAssignmentKey("g", M),
+            ConnectWorkerGroupCurrentMemberAssignmentValue(
+                member_epoch=MemberEpoch(3),
+                last_said=ConnectWorkerGroupMemberMetadataValue(
+                    group_epoch=GroupEpoch(0), instance_id="i", assignors=(ASSIGNOR,)
+                ),
+            ),
+        ),
+        "0007 0001 67 0001 6d",
+        f"0000 00000003 00 01 0000 01 01 03 {13 + len(bytes.fromhex(ASSIGNOR_HEX)):02x} 01 {NAMED_HEX}",
     ),
     (Record(ConnectWorkerGroupCurrentMemberAssignmentKey("g", M), None), "0007 0001 67 0001 6d", None),
     (

@@ -6,9 +6,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.declarative.model import AssignmentEpoch, MemberEpoch
+from airflow_provider.declarative.wire.metadata_values import (
+    MEMBER_METADATA_VALUE,
+    ConnectWorkerGroupMemberMetadataValue,
+)
 from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
 from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
-from airflow_provider.declarative.wire.types import COMPACT_BYTES, COMPACT_STRING, INT8, INT16, INT32, CompactArrayOf
+from airflow_provider.declarative.wire.types import (
+    COMPACT_BYTES,
+    COMPACT_STRING,
+    INT8,
+    INT16,
+    INT32,
+    CompactArrayOf,
+    NullableStruct,
+)
 from airflow_provider.protocol.model import MemberId
 
 
@@ -55,6 +67,9 @@ class ConnectWorkerGroupCurrentMemberAssignmentValue:
     were assigned. They are tagged fields, because the next coordinator must know them: otherwise it would give tasks to
     others that still run here. Kafka's ``ConsumerGroupCurrentMemberAssignmentValue`` has the first two.
 
+    What a member says as it leaves is a tagged field here, and not in the record of the member: a release that does not
+    know the field takes this record for that of a removed member, and the other one for that of a member.
+
     :param member_epoch: the epoch whose target it has reached
     :param error: the assignor's error for this member; 0: none
     :param connectors_tasks: the tasks that it may run
@@ -65,6 +80,8 @@ class ConnectWorkerGroupCurrentMemberAssignmentValue:
     :param connectors_tasks_pending_revocation: the tasks that it was asked to stop, and may still run
     :param assignment_epoch: the epoch of the target from which tasks were last assigned; 0: not known, because an
         earlier release wrote it
+    :param last_said: what a former member had said of itself when it left, as the record of a member has it, without a
+        group epoch; None: it is a member, or the next target does not depend on how it left
     """
 
     member_epoch: MemberEpoch
@@ -75,6 +92,7 @@ class ConnectWorkerGroupCurrentMemberAssignmentValue:
     state: int = 0
     connectors_tasks_pending_revocation: tuple[ConnectorsAndTasks, ...] = ()
     assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
+    last_said: ConnectWorkerGroupMemberMetadataValue | None = None
 
 
 _MEMBER: Final = Struct(
@@ -110,5 +128,6 @@ CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Struct(
         TaggedField(0, Field("State", INT8), 0),
         TaggedField(1, Field("ConnectorsTasksPendingRevocation", CONNECTORS_AND_TASKS), ()),
         TaggedField(2, Field("AssignmentEpoch", INT32), 0),
+        TaggedField(3, Field("LastSaid", NullableStruct(MEMBER_METADATA_VALUE)), None),
     ),
 )
