@@ -62,7 +62,8 @@ def _mapping() -> Iterator[str]:
         yield f"  - match: {PREFIX}.{metric.name}{'.*' * len(metric.tags)}"
         yield f"    match_metric_type: {_TYPES[metric.kind]}"
         yield f"    name: {prometheus_name(metric)}"
-        yield "    labels:"
+        if metric.tags:
+            yield "    labels:"
         yield from (f"      {tag.value}: ${number}" for number, tag in enumerate(metric.tags, 1))
         if metric.kind is Kind.GAUGE:
             yield "    ttl: 5m"

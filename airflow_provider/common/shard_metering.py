@@ -1,4 +1,4 @@
-"""Sends for how long the shards of a coordinator have not been served."""
+"""Sends how a coordinator serves its shards."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ def shard_meter() -> ShardMeter | None:
 
 
 class ShardMeter:
-    """Sends what it is told, but not more often than other gauges. Only one thread may call it."""
+    """Sends what it hears as a :class:`~airflow_provider.shards.server.ShardObserver`."""
 
     def __init__(self, where: Destination) -> None:
         self._destination = where
         self._next_s = 0.0
 
-    def __call__(self, unserved_s: Mapping[int, float]) -> None:
-        """Send this if it is time.
+    def failed(self) -> None:
+        """Count that no shard can be served. The gauges of shards end then, and tell nothing."""
+        self._destination.outlet.send([Sample(metric=declared.COORDINATOR_FAILURES, value=1, tags=())])
 
-        :param unserved_s: for how many seconds each shard of this process has not been served
-        """
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return
-        self._next_s = now_s + self._destination.interval_s
-        self._destination.outlet.send(
-            Sample(metric=declared.SHARD_UNSERVED_S, value=value, tags=(str(shard),))
-            for shard, value in unserved_s.items()
-        )
+    def unserved(self, unserved_s: Mapping[int, float]) -> None:
+        """Send this if it is time: not more often than other gauges."""
+        if (now_s := time.monotonic()) >= self._next_s:
+            self._next_s = now_s + self._destination.interval_s
+            self._destination.outlet.send(
+                Sample(metric=declared.SHARD_UNSERVED_S, value=value, tags=(str(shard),))
+                for shard, value in unserved_s.items()
+            )

@@ -46,7 +46,7 @@ class Speaker(str, Enum):
     OWNER = "owner"
     """The one that holds the worker concerned."""
     COORDINATOR = "coordinator"
-    """The one that the shard is assigned to."""
+    """One that coordinates declarative groups; of a shard, the one that it is assigned to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +183,13 @@ LEASES_ENDED: Final = Metric(
     meaning="times that a worker had to stop all its tasks as others may get them; orderly leaves do not count",
     tags=(Tag.GROUP, Tag.REASON),
 )
+COORDINATOR_FAILURES: Final = Metric(
+    name="cospark.coordinator_failures",
+    kind=Kind.COUNTER,
+    speaker=Speaker.COORDINATOR,
+    meaning="times that a coordinator could not serve any shard of the declarative groups; it tries again",
+    tags=(),
+)
 SHARD_UNSERVED_S: Final = Metric(
     name="cospark.shard.unserved_seconds",
     kind=Kind.GAUGE,
@@ -196,6 +203,6 @@ DECLARED: Final = (
     TASKS, PENDING_AGE_S, FAILING, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
     STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STALLED, STOPPED, SPARK_DEATHS, PROCESS_DEATHS,
-    CONFLICTS, STOOD_STILL, TASK_TIME, PLANNER_TIME, LEASES_ENDED, SHARD_UNSERVED_S,
+    CONFLICTS, STOOD_STILL, TASK_TIME, PLANNER_TIME, LEASES_ENDED, COORDINATOR_FAILURES, SHARD_UNSERVED_S,
 )  # fmt: skip
 """All metrics, in the order of the docs."""

@@ -18,26 +18,26 @@ from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.takeover import warn_of_short_sessions
 from airflow_provider.shards.bridges import Bridges
-from airflow_provider.shards.server import ShardServer, TellUnserved
+from airflow_provider.shards.server import ShardObserver, ShardServer
 
 
 def shard_server(
     settings: KafkaSettings,
     coordinator: CoordinatorSettings,
     bridges: Bridges | None = None,
-    tell_unserved: TellUnserved | None = None,
+    observer: ShardObserver | None = None,
 ) -> ShardServer:
     """A server of shards with the coordinator of declarative groups.
 
     :param bridges: the bridges to classic groups, if the migration policy is ``bidirectional``
-    :param tell_unserved: told for how long shards have not been served
+    :param observer: hears how shards are served
     """
     return ShardServer(
         settings,
         lambda: _machine(coordinator),
         when_connected=lambda admin: warn_of_short_sessions(admin, coordinator),
         bridges=bridges,
-        tell_unserved=tell_unserved,
+        observer=observer,
     )
 
 
@@ -59,14 +59,14 @@ _open = PerProcess(_Open)
 
 @asynccontextmanager
 async def candidate(
-    settings: KafkaSettings, coordinator: CoordinatorSettings, tell_unserved: TellUnserved | None = None
+    settings: KafkaSettings, coordinator: CoordinatorSettings, observer: ShardObserver | None = None
 ) -> AsyncIterator[ShardServer]:
     """Let this process coordinate while any caller in it is in this context.
 
     :param coordinator: the settings; those of the first caller are used. All coordinators of a cluster have the same
-    :param tell_unserved: told for how long shards have not been served; that of the first caller is
+    :param observer: hears how shards are served; that of the first caller does
     """
-    server = _acquire(settings, coordinator, tell_unserved)
+    server = _acquire(settings, coordinator, observer)
     try:
         yield server
     finally:
@@ -75,14 +75,12 @@ async def candidate(
             await asyncio.to_thread(unused.close)
 
 
-def _acquire(
-    settings: KafkaSettings, coordinator: CoordinatorSettings, tell_unserved: TellUnserved | None
-) -> ShardServer:
+def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings, observer: ShardObserver | None) -> ShardServer:
     own = _open.own
     with own.lock:
         own.users[settings] = own.users.get(settings, 0) + 1
         if settings not in own.servers:
-            server = own.servers[settings] = shard_server(settings, coordinator, None, tell_unserved)
+            server = own.servers[settings] = shard_server(settings, coordinator, None, observer)
             server.start()
         return own.servers[settings]
 

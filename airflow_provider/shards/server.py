@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -53,7 +53,18 @@ _FENCED_REST_S: Final = 3.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 
-TellUnserved = Callable[[Mapping[int, float]], None]
+
+class ShardObserver(Protocol):
+    """Hears how shards are served in this process. It neither blocks nor raises, and is called by one thread."""
+
+    def unserved(self, unserved_s: Mapping[int, float]) -> None:
+        """Called again and again while shards can be served.
+
+        :param unserved_s: for how many seconds each shard of this process has not been served
+        """
+
+    def failed(self) -> None:
+        """No shard can be served here, although some may have to be. Called for each try."""
 
 
 class ShardServer:
@@ -65,8 +76,7 @@ class ShardServer:
     :param when_connected: called once, before shards are served, with a client that can ask for brokers' settings; must
         not raise
     :param bridges: the bridges to classic groups; None: groups have none
-    :param tell_unserved: told again and again for how many seconds each shard of this process has not been served; must
-        neither block nor raise
+    :param observer: hears how shards are served; None: nobody does
     :ivar problem: why no shards are served, if this is known
     """
 
@@ -78,9 +88,9 @@ class ShardServer:
         make: Layout = DEFAULT_LAYOUT,
         when_connected: Callable[[AdminClient], None] | None = None,
         bridges: Bridges | None = None,
-        tell_unserved: TellUnserved | None = None,
+        observer: ShardObserver | None = None,
     ) -> None:
-        self._tell_unserved = tell_unserved
+        self._observer = observer
         self._when_connected = when_connected
         self._config = settings.librdkafka()
         self._machine = machine
@@ -136,6 +146,8 @@ class ShardServer:
                 if self._trouble.is_news(repr(fault)):
                     since = self._trouble.lasting("; none has been for")
                     log.exception("no shards are served; trying again until some can be%s", since)
+            if self._observer is not None and not self._closing.is_set():
+                self._observer.failed()
             self._closing.wait(resting.fault(bearable_s(self._session_ms)))
         self._jobs.close()
 
@@ -190,8 +202,8 @@ class ShardServer:
         for number, shard in self._shards.items():
             if number in self._loaded and (len(shard.inbox) > FULL) is not (number in self._paused):
                 self._pause(consumer, number, paused=number not in self._paused)
-        if self._tell_unserved is not None:
-            self._tell_unserved({number: shard.unserved_s for number, shard in self._shards.items()})
+        if self._observer is not None:
+            self._observer.unserved({number: shard.unserved_s for number, shard in self._shards.items()})
 
     def _pause(self, consumer: Consumer, number: int, *, paused: bool) -> None:
         partition = [TopicPartition(REQUESTS_TOPIC, number)]

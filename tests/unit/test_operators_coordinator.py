@@ -16,7 +16,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.shards import candidates
-from airflow_provider.shards.server import TellUnserved
+from airflow_provider.shards.server import ShardObserver
 from airflow_provider.triggers import coordinator as coordinator_module
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
 
@@ -46,7 +46,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
     @asynccontextmanager
     async def candidate(
-        settings: KafkaSettings, coordinator: CoordinatorSettings, tell_unserved: TellUnserved | None
+        settings: KafkaSettings, coordinator: CoordinatorSettings, observer: ShardObserver | None
     ) -> AsyncIterator[Server]:
         serving.said.append((settings, coordinator))
         try:

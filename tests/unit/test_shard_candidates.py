@@ -12,7 +12,7 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards import candidates
 from airflow_provider.shards.bridges import Bridges
-from airflow_provider.shards.server import TellUnserved
+from airflow_provider.shards.server import ShardObserver
 
 SETTINGS = CoordinatorSettings()
 
@@ -31,7 +31,7 @@ class Server:
         settings: KafkaSettings,
         coordinator: CoordinatorSettings,
         bridges: Bridges | None,
-        tell_unserved: TellUnserved | None,
+        observer: ShardObserver | None,
     ) -> None:
         self.said: list[str] = []
         self.made.append(self)

@@ -1,4 +1,4 @@
-"""For how long the shards of a coordinator have not been served, on its way to Airflow's stats."""
+"""How a coordinator serves its shards, on its way to Airflow's stats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider.common import shard_metering
 from airflow_provider.common.airflow_stats import METRICS, Destination
 from airflow_provider.common.outlet import Outlet
 from airflow_provider.common.shard_metering import ShardMeter, shard_meter
-from airflow_provider.metrics.declared import SHARD_UNSERVED_S
+from airflow_provider.metrics.declared import COORDINATOR_FAILURES, SHARD_UNSERVED_S
 from airflow_provider.metrics.sample import Sample
 
 
@@ -26,8 +26,8 @@ def meter(heard: Callable[[Sample], None], interval_s: float) -> ShardMeter:
 def test_each_shard_has_its_value() -> None:
     heard: list[Sample] = []
     told = meter(heard.append, 0)
-    told({0: 0.0, 3: 62.0})
-    told({0: 0.0})
+    told.unserved({0: 0.0, 3: 62.0})
+    told.unserved({0: 0.0})
     wait_until(lambda: len(heard) == 3)
     assert heard == [sample(0, 0), sample(3, 62), sample(0, 0)]
 
@@ -36,11 +36,21 @@ def test_it_is_sent_as_often_as_gauges_are() -> None:
     heard: list[Sample] = []
     told = meter(heard.append, 3_600)
     for _ in range(100):
-        told({0: 0.0})
+        told.unserved({0: 0.0})
     sent: list[bool] = []
     told._destination.outlet.call(lambda: sent.append(True))
     wait_until(lambda: sent)
     assert heard == [sample(0, 0)]
+
+
+def test_each_time_that_nothing_can_be_served_counts() -> None:
+    heard: list[Sample] = []
+    told = meter(heard.append, 3_600)
+    told.failed()
+    told.failed()
+    wait_until(lambda: len(heard) == 2)
+    assert heard == [Sample(metric=COORDINATOR_FAILURES, value=1, tags=())] * 2
+    assert heard[0].flat_name == "cospark.coordinator_failures"
 
 
 def test_without_metrics_there_is_nothing_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:

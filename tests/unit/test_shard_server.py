@@ -91,14 +91,28 @@ class Consuming:
         self.sought.append(partition.offset)
 
 
+class Heard:
+    """What a server says of its shards."""
+
+    def __init__(self) -> None:
+        self.of_shards: list[Mapping[int, float]] = []
+        self.failures = 0
+
+    def unserved(self, unserved_s: Mapping[int, float]) -> None:
+        self.of_shards.append(unserved_s)
+
+    def failed(self) -> None:
+        self.failures += 1
+
+
 class Process:
     """A coordinator process without its thread: the test has it take its turns."""
 
     def __init__(self, log: MemoryLog) -> None:
         settings = KafkaSettings.from_extra(SETTINGS, conn_id="kafka")
-        self.unserved: list[Mapping[int, float]] = []
+        self.heard = Heard()
         layout = Layout(shards=1, replies=2)
-        self.server = ShardServer(settings, EchoMachine, make=layout, tell_unserved=self.unserved.append)
+        self.server = ShardServer(settings, EchoMachine, make=layout, observer=self.heard)
         self.consumer = Consuming()
         self.log = log
 
@@ -158,12 +172,12 @@ def test_what_is_too_much_waits_in_its_topic(process: Process, monkeypatch: pyte
 
 
 def test_it_is_told_of_each_shard_whether_it_is_served(process: Process) -> None:
-    process.turns(lambda: process.unserved == [{}])
+    process.turns(lambda: process.heard.of_shards == [{}])
     process.log.loads.clear()
     process.assigned()
-    process.turns(lambda: process.unserved[-1].get(0, 0) > 0)
+    process.turns(lambda: process.heard.of_shards[-1].get(0, 0) > 0)
     process.log.loads.set()
-    process.turns(lambda: process.unserved[-1] == {0: 0})
+    process.turns(lambda: process.heard.of_shards[-1] == {0: 0})
 
 
 def test_a_shard_that_is_revoked_is_served_no_more(process: Process) -> None:
@@ -266,6 +280,7 @@ def test_it_is_tried_again_before_a_tenth_of_the_shortest_session_is_over_and_sa
     monkeypatch.setattr(process.server, "_trouble", Lasting())
     process.server._run()
     assert max(rests) == rests[-1] == 0.5
+    assert process.heard.failures == len(rests), "no shard is assigned to it, so nothing else tells of it"
     assert caplog.records[-1].message == (
         "no shards are served: no broker answers; trying again until some can be; none has been for 46 s"
     )
