@@ -76,21 +76,22 @@ def as_of(group: GroupState | None, jobs: JobsSnapshot, status: StatusSnapshot) 
     """
     if group is None or not group.members:
         return status
-    known, names = status.group, {one: WorkerId(said.instance_id or one) for one, said in group.members.items()}
+    known, said_by = status.group, {**group.last_said, **group.members}
+    names = {one: WorkerId(said.instance_id or one) for one, said in said_by.items()}
     if known is None or known.epoch != int(group.target.epoch):
         known = None
     record = DeclarativeRecord(
         epoch=Epoch(group.target.epoch),
         leader=WorkerId("") if known is None else known.leader,
         config_offset=jobs.offset if known is None else known.config_offset,
-        members={name: one for one, name in names.items()},
-        assignment={name: group.target.of(one).tasks for one, name in names.items()},
-        revoked={name: group.current[one].revoking for one, name in names.items()},
+        members={names[one]: one for one in group.members},
+        assignment={names[one]: group.target.of(one).tasks for one in group.members},
+        revoked={names[one]: group.current[one].revoking for one in group.members},
         moves=(),
         delay_ms=0 if known is None else known.delay_ms,
         reason="" if known is None else known.reason,
         at_ms=0 if known is None else known.at_ms,
-        waits={WorkerId(one): target.tasks for one, target in group.target.delayed.items()},
+        waits={names.get(one, WorkerId(one)): target.tasks for one, target in group.target.delayed.items()},
         asks_at_ms=0 if known is None else known.deadline_ms,
     )
     return replace(status, group=record, owners=Memo())

@@ -33,7 +33,7 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, WorkerStatus
-from airflow_provider.records.held_back import may_not_be_started
+from airflow_provider.records.held_back import absences, may_not_be_started
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def gather_call(
         spoken_epoch=spoken_epoch(status),
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
-        absent={} if last is None else absences(command.members, last, status.workers),
+        absent={} if last is None else absent_since(last, command.members, status.workers),
         draining=drained(named, status.workers) | may_not_be_started(named, status.workers, wall_ms=at_ms),
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
@@ -91,21 +91,13 @@ def gather_call(
     )
 
 
-def absences(
-    members: Iterable[JoinedMember], last: ClassicRecord, workers: Mapping[WorkerId, WorkerStatus]
+def absent_since(
+    last: ClassicRecord, members: Iterable[JoinedMember], workers: Mapping[WorkerId, WorkerStatus]
 ) -> dict[WorkerId, Absence]:
-    """What workers of the last round that are not in this one have said about their absence.
-
-    Only statements of the process that was the member count, as another process may have had the name before. They were
-    made in that round's epoch, or, before it had its assignment, under the member id that it had in the round.
-    """
+    """What workers of the last round that are not in this one have said about their absence."""
     here = {member.instance_id for member in members}
-    said = {worker: workers[worker] for worker in last.members if worker not in here and worker in workers}
-    return {
-        worker: Absence(left=word.left, returns_ms=word.returns_ms)
-        for worker, word in said.items()
-        if word.epoch >= last.epoch or word.member_id == last.members[worker]
-    }
+    gone = {member: worker for worker, member in last.members.items() if worker not in here}
+    return {gone[member]: absence for member, absence in absences(gone, workers, since=last.epoch).items()}
 
 
 def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, WorkerStatus]) -> dict[WorkerId, Tasks]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.blame.elsewhere import better_places, tried_elsewhere
 from airflow_provider.client_assignors.client_assignor import Assignment, ClientSideAssignor, Group, WorkerFacts
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
 from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
 from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed, target_of
 from airflow_provider.declarative_membership.events import AssignmentComputed, ComputeAssignment, DelaySet
 from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
@@ -29,6 +30,19 @@ log: Final = logging.getLogger(__name__)
 _ASK_AGAIN_MS: Final = 3_000
 _FAILED: Final = 1
 """The error to install when an assignor raises: all members keep what they have."""
+
+
+def absent_from(prepared: ConnectGroupPrepareAssignmentResponse, status: StatusSnapshot) -> dict[MemberId, Absence]:
+    """What former members have written of their absence that they can have told no coordinator: their last heartbeat
+    may have got lost, and who waits for Airflow sends none. What they told before, the coordinator knows.
+    """
+    names = {said.member_id: name for name, said in status.workers.items()}
+    gone = {
+        one.member_id: WorkerId(one.instance_id) if one.instance_id else names.get(one.member_id, WorkerId(""))
+        for one in prepared.departed
+    }
+    written = {name: said for name, said in status.workers.items() if said.left is not None or said.awaits is not None}
+    return absences(gone, written, since=Epoch(prepared.group_epoch) if status.group is None else status.group.epoch)
 
 
 class WorkerAssignors:
@@ -109,9 +123,8 @@ class WorkerAssignors:
         if not isinstance(record, DeclarativeRecord) or not record.waits or record.leader != self._worker:
             return NO_TASKS
         workers = self._topics.status.workers
-        for_good = {member for member, absence in absences(workers).items() if absence.at_most_ms == 0}
-        names = {said.worker for said in workers.values() if said.member_id in for_good}
-        in_vain = NO_TASKS.union(*(tasks for name, tasks in record.waits.items() if name in names))
+        left = {name: said.left for name, said in workers.items() if name in record.waits}
+        in_vain = NO_TASKS.union(*(record.waits[name] for name in left if Absence(left=left[name]).at_most_ms == 0))
         if not in_vain or record.epoch == self._asked_after:
             return NO_TASKS
         self._asked_after = record.epoch
@@ -142,7 +155,7 @@ class WorkerAssignors:
                 revocation_rank=rank,
                 costs=costs,
                 tried=tried,
-                absent=absences(status.workers),
+                absent=absent_from(prepared, status),
                 held_back=may_not_be_started(named, status.workers, wall_ms=at_ms),
             )
             assignment = assigned_by(assignors, prepared.assignor_name, group)

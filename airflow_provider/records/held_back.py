@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from typing import Final
 
 from airflow_provider.assignors.model import Absence
-from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, MemberId, WorkerId
+from airflow_provider.protocol.model import Epoch, MemberId, WorkerId
 from airflow_provider.records.awaited import Awaited
 from airflow_provider.records.status import WorkerPhase, WorkerStatus
 
@@ -20,14 +20,23 @@ def waits_for_airflow(said: WorkerStatus) -> str:
     return said.condition if said.awaits is not None else ""
 
 
-def absences(workers: Mapping[WorkerId, WorkerStatus]) -> dict[MemberId, Absence]:
-    """What members have written of their absence: why they leave, or that they wait for Airflow to start them. The
-    coordinator may not have heard it: their last heartbeat can get lost, and who waits for Airflow sends none.
+def absences(
+    gone: Mapping[MemberId, WorkerId], workers: Mapping[WorkerId, WorkerStatus], *, since: Epoch
+) -> dict[MemberId, Absence]:
+    """What former members have written of their absence: why they left, and how soon they return.
+
+    Only statements of the process that was the member count, as another one may have had the name before: they were
+    made under its member id, or in the last assignment's epoch. The record of one that waits for a triggerer has no
+    member id, so that nobody takes it for gone.
+
+    :param gone: the names of former members
+    :param since: the epoch of the last assignment
     """
+    said = {member: workers[name] for member, name in gone.items() if name in workers}
     return {
-        said.member_id: Absence(left=said.left, returns_ms=said.returns_ms)
-        for said in workers.values()
-        if said.member_id != UNKNOWN_MEMBER_ID and (said.left is not None or said.awaits is Awaited.PROCESS)
+        member: Absence(left=word.left, returns_ms=word.returns_ms)
+        for member, word in said.items()
+        if word.epoch >= since or word.member_id == member or word.awaits is Awaited.TRIGGERER
     }
 
 

@@ -115,8 +115,7 @@ class OwnRecord:
 
     def say_that_it_is_handed_over(self) -> None:
         """Say for whom the membership waits now: Airflow may not start it, as a pool is full, a DAG paused, or each
-        triggerer at its capacity. If it is not started while the session lasts, its tasks soon go to others; in a
-        declarative group only those of one that waits for a process.
+        triggerer at its capacity. If it is not started while the session lasts, its tasks soon go to others.
 
         If a task's process ends, the record has no member id, so that nobody takes the membership for gone.
         """

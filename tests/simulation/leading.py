@@ -10,7 +10,7 @@ from simulation.rounds import Computed
 
 from airflow_provider.blame.elsewhere import better_places
 from airflow_provider.blame.evidence import found_a_place
-from airflow_provider.group.leading import absences, gather_call, later_epoch, learned_for_nothing, unassigned_work
+from airflow_provider.group.leading import absent_since, gather_call, later_epoch, learned_for_nothing, unassigned_work
 from airflow_provider.leading.causes import TRIED_ELSEWHERE
 from airflow_provider.leading.leader import LeaderAnswer, lead
 from airflow_provider.ledger.free_slots import spare_capacity
@@ -41,7 +41,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
     limits = process.settings.limits
     call = gather_call(command, jobs, status, policy=world.policy, at_ms=process.wall, limits=limits)
     if process.forgetful:
-        absent = {} if own is None else absences(command.members, own, status.workers)
+        absent = {} if own is None else absent_since(own, command.members, status.workers)
         call = replace(call, last_record=own, absent=absent)
     if not world.named:
         call = replace(call, named=frozenset())

@@ -16,10 +16,14 @@ from airflow_provider.cli import groups as groups_module
 from airflow_provider.cli.main import main
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.sharding import partition_of
+from airflow_provider.declarative.units import units_of
+from airflow_provider.declarative.wire.install_assignment import InstalledMember
 from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.messages import GroupDescription, ListGroupsResponse
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import JobDefinition
 from airflow_provider.reports.declarative_group import phase
@@ -142,6 +146,25 @@ def test_the_same_as_json(cospark: Callable[..., int], capsys: pytest.CaptureFix
     assert (w1["epoch"], w1["state"], w1["revoking"]) == (1, "unrevoked", [["B", -1]])
     assert (w2["target"], w2["assigned"], w2["removed"]) == ([["B", -1]], [], False)
     assert w2["waits_for"] == [{"task": ["B", -1], "holder": "W1"}]
+
+
+def test_what_waits_for_one_that_has_left_is_shown_by_its_name() -> None:
+    """Its own record has that name, and says whether it waits for Airflow."""
+    shard = Shard()
+    shard.read_jobs(ALL)
+    shard.join(W1)
+    shard.join(W2, instance_id="second")
+    shard.compute(W1, {W1: OF_A, W2: OF_B})
+    shard.heartbeat(W1, 0)
+    shard.heartbeat(W2, 0)
+    shard.leave(W2)
+    shard.heartbeat(W1, 2)
+    waits = (InstalledMember(member_id=W2, connectors_and_tasks=units_of(OF_B)),)
+    assert shard.install(W1, 2, shard.prepare(W1, 2).group_epoch, {W1: OF_A}, delayed=waits).error_code == 0
+    shard.fail_over()
+    shown = declarative_groups.as_of(shard.group, JobsSnapshot(), StatusSnapshot()).group
+    assert shown is not None
+    assert shown.waiting_by_worker == {WorkerId("second"): OF_B}
 
 
 def test_it_is_listed(cospark: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from airflow_provider.group import worker_assignors
 from airflow_provider.group.worker_assignors import WorkerAssignors
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, MemberId, Tasks, WorkerId
+from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, MemberId, Tasks, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.records.awaited import Awaited
 from airflow_provider.records.held_back import absences
@@ -49,6 +49,9 @@ def said(worker: WorkerId, phase: WorkerPhase, **more: Any) -> WorkerStatus:
 
 
 WAITS = said(HELD, WorkerPhase.DEFERRED, awaits=Awaited.PROCESS, returns_ms=10_000)
+WAITS_FOR_TRIGGERER = replace(
+    said(HELD, WorkerPhase.STABLE, awaits=Awaited.TRIGGERER, returns_ms=10_000), member_id=UNKNOWN_MEMBER_ID
+)
 AT_WORK = said(HELD, WorkerPhase.STABLE, returns_ms=10_000)
 
 
@@ -121,7 +124,11 @@ def waits_ms(done: AssignmentComputed) -> int:
     return done.record.delay_ms
 
 
-@pytest.mark.parametrize(("last_word", "wait_ms"), [(WAITS, 10_000), (AT_WORK, 300_000)], ids=["held back", "lost"])
+@pytest.mark.parametrize(
+    ("last_word", "wait_ms"),
+    [(WAITS, 10_000), (WAITS_FOR_TRIGGERER, 10_000), (AT_WORK, 300_000)],
+    ids=["held back", "no triggerer", "lost"],
+)
 def test_its_tasks_wait_for_a_short_time(
     monkeypatch: pytest.MonkeyPatch, last_word: WorkerStatus, wait_ms: int
 ) -> None:
@@ -170,9 +177,11 @@ def test_who_has_computed_asks_for_another_target_when_it_reads_that_one_has_lef
     assert computing.said() == after
 
 
-def test_what_one_without_a_member_id_has_written_says_nothing_of_others() -> None:
-    nobody = replace(WAITS, member_id=UNKNOWN_MEMBER_ID, left=LeaveReason.STOPPED)
-    assert absences({HELD: nobody}) == {}
+@pytest.mark.parametrize(("since", "counts"), [(3, True), (4, False)])
+def test_what_one_without_a_member_id_has_written_counts_in_the_last_epoch(since: int, counts: bool) -> None:
+    """Before that, it was another process with this name."""
+    nobody = replace(said(HELD, WorkerPhase.LEFT, left=LeaveReason.STOPPED), member_id=UNKNOWN_MEMBER_ID)
+    assert bool(absences({id_of(HELD): HELD}, {HELD: nobody}, since=Epoch(since))) is counts
 
 
 def test_a_record_of_another_process_under_its_name_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

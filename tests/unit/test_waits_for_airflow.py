@@ -10,7 +10,7 @@ from led_group import Group, member
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.policy import IMMEDIATE
-from airflow_provider.group.leading import absences, gather_call
+from airflow_provider.group.leading import absent_since, gather_call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -54,7 +54,7 @@ def test_what_only_begins_with_other_words_waits_for_nothing() -> None:
 
 def test_its_tasks_wait_as_long_for_it_as_it_says() -> None:
     said = replace(worker_status("w1", 3, WorkerPhase.DEFERRED), returns_ms=10_000)
-    assert absences([], group_record(3), {W1: said})[W1].at_most_ms == 10_000
+    assert absent_since(group_record(3), [], {W1: said})[W1].at_most_ms == 10_000
 
 
 class TestOthersThatAreDeferred:

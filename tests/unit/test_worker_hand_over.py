@@ -14,7 +14,7 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
-from airflow_provider.group.leading import absences
+from airflow_provider.group.leading import absent_since
 from airflow_provider.hands.standby import Standby
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
@@ -138,7 +138,7 @@ async def test_what_is_handed_over_to_a_triggerer_that_has_no_room_soon_goes_to_
     assert (await life.outcome()).ending is Ending.HANDED_OVER
     said = life.topics.status.workers[ME]
     assert said.condition.startswith("waits for a triggerer of Airflow (since ")
-    absent = absences([], group_record(said.epoch, members={ME: life.member.state.member_id}), {ME: said})
+    absent = absent_since(group_record(said.epoch, members={ME: life.member.state.member_id}), [], {ME: said})
     assert absent[ME].at_most_ms == 10_000
 
 

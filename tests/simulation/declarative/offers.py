@@ -15,8 +15,10 @@ from airflow_provider.declarative_membership.events import (
     ComputeAssignment,
     DelaySet,
 )
+from airflow_provider.group.worker_assignors import absent_from
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records.held_back import absences, may_not_be_started
+from airflow_provider.records.held_back import may_not_be_started
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process
@@ -76,7 +78,7 @@ class Offers:
             computing=process.member_id,
             now_ms=process.wall,
             revocation_rank={},
-            absent=absences(records),
+            absent=absent_from(prepared, StatusSnapshot(workers=records)),
             held_back=may_not_be_started(named, records, wall_ms=process.wall),
         )
         assignment = assigned_by(process.world.assignors, prepared.assignor_name, group)
