@@ -17,7 +17,7 @@ from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
 from airflow_provider.ui.views.timeline import history, picture
-from airflow_provider.ui.views.workers import workers_view
+from airflow_provider.ui.views.workers import pages_of_waiting, workers_view
 from airflow_provider.ui.visits import Visit
 from airflow_provider.ui.watching import Seen, WatchedGroup
 from airflow_provider.ui.world import ItsWorld
@@ -98,7 +98,10 @@ def all_groups(request: Request, visit: Seeing) -> Response:
 
 @router.get("/workers")
 def its_workers(about: About, world: ItsWorld) -> Response:
-    return about.answer(lambda _, seen: workers_view(seen.jobs, seen.status, world.base_url()))
+    base_url = world.base_url()
+    held_up = world.held_up(pages_of_waiting(about.watched.seen().status, base_url) if about.watched else ())
+    version = f"{sorted(held_up.items())}"
+    return about.answer(lambda _, seen: workers_view(seen.jobs, seen.status, base_url, held_up), version)
 
 
 @router.get("/jobs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from airflow_provider.common.audit_log import note_in_audit_log
 from airflow_provider.common.links import airflow_base_url
+from airflow_provider.hooks.held_tasks import HeldTasks
 from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
@@ -31,6 +32,7 @@ class World:
     :param note: writes an action into Airflow's audit log: its name, the user, and the rest as JSON
     :param actions: returns what the page may do
     :param base_url: returns with what the addresses of this Airflow's pages begin
+    :param held_up: says why Airflow does not start the task instances with these pages
     :param listing: held while all groups are listed, one at a time
     :param acts: held by each thread that carries out an action
     """
@@ -39,6 +41,7 @@ class World:
     note: Callable[[str, str, str], None] = note_in_audit_log
     actions: Callable[[], PageActions] = configured_actions
     base_url: Callable[[], str] = airflow_base_url
+    held_up: Callable[[Iterable[str]], Mapping[str, str]] = field(default_factory=HeldTasks)
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
     listing: Turns = field(default_factory=Turns)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_values import job, jobs_snapshot, status_snapshot
+from airflow_values import URL, job, jobs_snapshot, status_snapshot, worker_status
 from demo_history import rebalance
 from group_records import record_of
 from page_bench import Page, StillTopics, make_page
@@ -16,7 +17,9 @@ import airflow_provider.ui
 from airflow_provider.assignors.model import Memory
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ActionEvent, TaskState, encode
+from airflow_provider.records.awaited import Awaited
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.reader import Record
 from airflow_provider.ui import drawing, watching
@@ -74,6 +77,24 @@ def test_a_broker_that_is_away_is_said_and_the_last_state_stays() -> None:
     answer = get(page_of(away="no broker of b:9092 can be reached (timed out)"), "/api/jobs")
     assert answer["head"]["away"] == "no broker of b:9092 can be reached (timed out)"
     assert [line["job"] for line in answer["body"]] == ["job"]
+
+
+def test_why_airflow_does_not_start_a_worker_changes_though_no_record_does() -> None:
+    waits = replace(worker_status("w1", 1), url=URL, awaits=Awaited.PROCESS, condition=Awaited.PROCESS.in_words)
+    status = StatusSnapshot(group=record_of({WorkerId("w1"): frozenset()}), workers={WorkerId("w1"): waits})
+    page = make_page(StillTopics(jobs=JobsSnapshot(), status=status))
+    held_up: dict[str, str] = {}
+    page.app.state.world = replace(
+        page.app.state.world,
+        base_url=lambda: "http://airflow.example",
+        held_up=lambda urls: {url: held_up[url] for url in urls if url in held_up},
+    )
+    shown = []
+    for why in ("", "its DAG is paused", "its pool spark is full"):
+        held_up[URL] = why
+        (line,) = get(page, "/api/workers")["body"]["workers"]
+        shown.append(line["words"].partition(Awaited.PROCESS.in_words)[2])
+    assert shown == ["", ": its DAG is paused", ": its pool spark is full"]
 
 
 @pytest.mark.parametrize("problem", [NoTopicError("etl.jobs"), TopicError("it is broken")])

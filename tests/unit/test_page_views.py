@@ -15,11 +15,12 @@ from airflow_provider.ledger.placed import Placed
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import Halt, HaltRecord, SparkWork, TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.records.awaited import Awaited
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupState, group_in_short
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, found_tasks, task_page
-from airflow_provider.ui.views.workers import workers
+from airflow_provider.ui.views.workers import pages_of_waiting, workers
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 FINISHED, RUNNING, FAILED, PENDING = TaskState.FINISHED, TaskState.RUNNING, TaskState.FAILED, TaskState.PENDING
@@ -110,6 +111,17 @@ class TestWorkers:
     def test_one_that_the_triggerer_holds(self) -> None:
         (line,) = workers(JobsSnapshot(), group_of(worker(W1, state=WorkerPhase.DEFERRED)))
         assert (line.where, line.words) == ("triggerer", "deferred")
+
+    def test_why_airflow_does_not_start_one_that_waits_for_it(self) -> None:
+        waits = worker(W1, url=URL, awaits=Awaited.PROCESS, condition=Awaited.PROCESS.in_words)
+        elsewhere = replace(waits, worker=W2, url="https://another.example/dags/d/runs/r/tasks/w")
+        status = group_of(waits, elsewhere)
+        assert pages_of_waiting(status, "http://airflow.example") == [URL]
+        first, second = workers(JobsSnapshot(), status, "", {URL: "its DAG is paused"})
+        assert first.words == "stable, waits for Airflow to start its process: its DAG is paused"
+        assert second.words == "stable, waits for Airflow to start its process"
+        (line,) = workers(JobsSnapshot(), group_of(worker(W1, url=URL)), "", {URL: "its DAG is paused"})
+        assert line.words == "stable", "it waits no more"
 
 
 class TestJobs:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -98,10 +100,19 @@ class WorkersView:
     levels: tuple[LevelLine, ...]
 
 
-def workers_view(jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "") -> WorkersView:
+def pages_of_waiting(status: StatusSnapshot, base_url: str) -> list[str]:
+    """The pages, in this Airflow, of the workers that wait for Airflow."""
+    waiting = (said.url for said in status.workers.values() if said.awaits is not None)
+    return [url for url in waiting if address_within(base_url, url)]
+
+
+def workers_view(
+    jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "", held_up: Mapping[str, str] = MappingProxyType({})
+) -> WorkersView:
     """The workers of a group, and the log levels that are set.
 
     :param base_url: of this Airflow, to whose task instances links may lead
+    :param held_up: why Airflow does not start those with these pages
     """
     levels = (
         LevelLine(
@@ -111,10 +122,12 @@ def workers_view(jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "")
         for logger, level in record.levels.items()
     )
     by_logger = sorted(levels, key=lambda line: (line.logger, line.worker))
-    return WorkersView(workers=workers(jobs, status, base_url), levels=tuple(by_logger))
+    return WorkersView(workers=workers(jobs, status, base_url, held_up), levels=tuple(by_logger))
 
 
-def workers(jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "") -> tuple[WorkerLine, ...]:
+def workers(
+    jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "", held_up: Mapping[str, str] = MappingProxyType({})
+) -> tuple[WorkerLine, ...]:
     """The workers that are in the group, or are expected to return or join."""
     unfinished = configured(jobs, status.tasks)
     hear = may_be_asked(status)
@@ -122,7 +135,9 @@ def workers(jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "") -> t
     for name in known_workers(status):
         words = worker_in_words(name, status)
         if words is not None:
-            line = _line(name, words, jobs, status, unfinished, hears=name in hear)
+            said = status.workers.get(name)
+            why = held_up.get(said.url) if said is not None and said.awaits is not None else None
+            line = _line(name, f"{words}: {why}" if why else words, jobs, status, unfinished, hears=name in hear)
             lines.append(replace(line, url=address_within(base_url, line.url)))
     return tuple(lines)
 
