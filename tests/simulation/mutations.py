@@ -371,8 +371,8 @@ MUTATIONS = (
     ),
     Mutation(
         name="believes what an earlier process of the worker said",
-        module="airflow_provider.group.leading",
-        edits=(("if word.epoch >= last.epoch or word.member_id == last.members[worker]", "if True"),),
+        module="airflow_provider.records.held_back",
+        edits=(("if word.epoch >= since or word.member_id == member or", "if True or"),),
         unit_test="tests/unit/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
     ),
     Mutation(

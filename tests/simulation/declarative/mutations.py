@@ -16,6 +16,7 @@ _ONE_WRITES = "at_most_one_may_write_a_task"
 _HELD = "a_task_that_may_be_written_is_held"
 _TWO_HOLD = "no_two_hold_a_task"
 _REPLAY = "the_state_is_what_replaying_gives"
+_DONE = "a_member_that_is_done_has_its_target"
 _REST = "everything_converges"
 _QUIET = "a_group_at_rest_stays_at_rest"
 _WELL = "a_healthy_worker_stays_a_member"
@@ -74,7 +75,7 @@ DECLARATIVE_MUTATIONS = (
         module=f"{COORDINATOR}.members",
         edits=(
             (
-                "    _linger(turn, desk, member_id, desk.state.current[member_id].held)\n",
+                "    _linger(turn, desk, member_id, desk.state.current[member_id].held, last_said)\n",
                 "    turn.give(desk, member_id, None)\n",
             ),
         ),
@@ -85,9 +86,15 @@ DECLARATIVE_MUTATIONS = (
     Mutation(
         name="takes a static member's tasks for free when it returns as another process",
         module=f"{COORDINATOR}.members",
-        edits=(("        _linger(turn, desk, former, had.held)\n", "        turn.give(desk, former, None)\n"),),
+        edits=(("        _linger(turn, desk, former, had.held, None)\n", "        turn.give(desk, former, None)\n"),),
         plan="declarative-members",
         broken=(_HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="does not record what a member says as it leaves",
+        module=f"{COORDINATOR}.turn",
+        edits=(("        said = last_said if state.target.names(former) else None\n", "        said = None\n"),),
+        unit_test="tests/unit/test_coordinator_heartbeat.py",
     ),
     Mutation(
         name="ends the lingering of all members when it has loaded",
@@ -170,7 +177,7 @@ DECLARATIVE_MUTATIONS = (
             ),
         ),
         plan="declarative-calm",
-        broken=(_REPLAY, _TWO_HOLD, _HELD),
+        broken=(_REPLAY, _DONE, _TWO_HOLD, _HELD),
     ),
     Mutation(
         name="takes a heartbeat with only changes for a first one",
