@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
 from airflow_provider.records import TaskState
+from airflow_provider.turns import BusyError
 from airflow_provider.ui.answers import Question
 from airflow_provider.ui.pages import Clusters, GroupPage, begun, clusters, head_of
 from airflow_provider.ui.rights import Seeing
-from airflow_provider.ui.turns import BusyError
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page

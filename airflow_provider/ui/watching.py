@@ -27,8 +27,8 @@ from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.timeline_feed import TimelineFeed
+from airflow_provider.turns import Turns
 from airflow_provider.ui.kept_tasks import KeptTasks
-from airflow_provider.ui.turns import Turns
 from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 from airflow_provider.ui.views.tasks import FoundTask
 

@@ -13,9 +13,9 @@ from airflow_provider.common.audit_log import note_in_audit_log
 from airflow_provider.common.links import airflow_base_url
 from airflow_provider.hooks.held_tasks import HeldTasks
 from airflow_provider.hooks.shown_connections import Connections
+from airflow_provider.turns import Turns
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
-from airflow_provider.ui.turns import Turns
 from airflow_provider.ui.watching import Watches
 
 MOST_ACTS: Final = 8
