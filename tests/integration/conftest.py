@@ -12,6 +12,7 @@ from fleet import Fleet, MakeFleet
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from quick_spark import have_spark_start_quickly
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
+from standalone import StandaloneCluster
 from topic_bench import settings_of
 from waiting import DEADLINE_S, wait_until
 
@@ -48,6 +49,14 @@ def server() -> Iterator[LocalConnectServer]:
     }
     with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[StandaloneCluster]:
+    """A standalone cluster with two cores, shared by all tests of the run: leave no application running there."""
+    with StandaloneCluster() as started:
+        started.add_worker(cores=2)
+        yield started
 
 
 @pytest.fixture

@@ -47,17 +47,15 @@ JOBS = """
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[StandaloneCluster]:
-    with StandaloneCluster() as started:
-        started.add_worker(cores=2)
-        APPLICATION.running_for("the test module", started.settings())
-        yield started
-        APPLICATION.release("the test module")
+def application(cluster: StandaloneCluster) -> Iterator[None]:
+    APPLICATION.running_for("the test module", cluster.settings())
+    yield
+    APPLICATION.release("the test module")
 
 
 @pytest.fixture
 async def on_cluster(
-    cluster: StandaloneCluster, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    application: None, cluster: StandaloneCluster, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[LocalRunner]:
     """A runner for jobs in a folder that only this process has on its import path."""
     (tmp_path / "cospark_cluster_jobs.py").write_text(textwrap.dedent(JOBS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,13 +35,6 @@ JOBS = """
             batches += 1
         return batches
 """
-
-
-@pytest.fixture
-def cluster() -> Iterator[StandaloneCluster]:
-    with StandaloneCluster() as started:
-        started.add_worker(cores=2)
-        yield started
 
 
 @pytest.fixture

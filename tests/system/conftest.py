@@ -221,6 +221,8 @@ def airflow(
             "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
             "AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL": "2",
             "AIRFLOW__COOPERATIVE_SPARK__PAGE_ACTIONS": "all",
+            # For the examples. The DAGs of these tests ask for a classic group, as their workers have it by default.
+            "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
             "COSPARK_EXAMPLE_CONN_ID": "broker",
             "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),

@@ -1,13 +1,22 @@
-"""The example DAGs run unchanged. The second Airflow runs some of them in declarative groups, which is enough for each
-change.
+"""The example DAGs run unchanged where Airflow's configuration makes groups declarative. No coordinator is deployed:
+the processes that hold workers coordinate their groups.
+
+In ``make thorough``, the second Airflow runs them without that setting, in classic groups.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from airflow_group import EXAMPLE_GROUP, Group
+from fleet import overlaps, starts
 
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative_membership.record import DeclarativeRecord
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskState
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
 
@@ -33,8 +42,14 @@ def run(airflow: LocalAirflow, dag_id: str) -> dict[str, list[TaskInstance]]:
     return instances
 
 
-@pytest.mark.thorough
-def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
+def check_declarative(group: Group) -> None:
+    assert isinstance(group.record, DeclarativeRecord)
+    assert group.described().state == "Dead", "the broker has no such classic group"
+    epochs = [each.epoch for each in group.rounds()]
+    assert epochs == sorted(set(epochs))
+
+
+def check_batch(airflow: LocalAirflow, example_folder: Path) -> None:
     tasks = run(airflow, "example_batch_group")
     report = airflow.api.xcom(tasks["counted"][0])
     assert report["state"] == "finished"
@@ -49,7 +64,24 @@ def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(airflow: LocalAirflow) -> None:
+def test_each_task_of_a_batch_finishes_once_and_never_runs_twice_at_a_time(
+    airflow: LocalAirflow, broker: LocalBroker, example_folder: Path
+) -> None:
+    """A task that has just started may still move: its owner's record may not have been read before the new target."""
+    check_batch(airflow, example_folder)
+    group = Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLE_GROUP}.batch")
+    check_declarative(group)
+    steps = group.steps()
+    finished = {(step.task, step.attempt) for step in steps if step.state is TaskState.FINISHED}
+    assert Counter(task for task, _ in finished if not task.is_planner) == {
+        TaskId("count_by_digit", index): 1 for index in range(8)
+    }
+    for task, begun in starts(steps).items():
+        assert all(each.until_ms is not None for each in begun), f"{task} has ended wherever it started: {begun}"
+    assert overlaps(steps) == []
+
+
+def check_streaming(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}
     left = airflow.api.xcom(tasks["stop_the_worker_that_runs_it"][0])
@@ -59,6 +91,15 @@ def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(airflow: L
     (other,) = summaries.keys() - {left}
     log = "".join(airflow.api.log(worker) for worker in tasks["worker"] if other.endswith(str(worker.map_index)))
     assert "Task copy_lines:0 is running" in log
+    assert summaries[other]["deferrals"] >= 1, "it had nothing to run until the query moved there"
+
+
+@pytest.mark.thorough
+def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(
+    airflow: LocalAirflow, broker: LocalBroker
+) -> None:
+    check_streaming(airflow)
+    check_declarative(Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLE_GROUP}.streaming"))
 
 
 @pytest.mark.thorough
@@ -85,7 +126,12 @@ def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow:
             assert "fully warmed up" in logs[worker]
 
 
-def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow) -> None:
+def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow, broker: LocalBroker) -> None:
+    check_rebalance(airflow)
+    check_declarative(Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLE_GROUP}.rebalance"))
+
+
+def check_rebalance(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_react_to_rebalance")
     before, after = (airflow.api.xcom(tasks[name][0]) for name in ("before", "rebalanced"))
     assert before["members"] == ["example_react_to_rebalance.first_worker"]

@@ -13,6 +13,7 @@ from airflow_provider.operators.spark_worker import SparkWorkerOperator
 WORKER: dict[str, Any] = {
     "group": "{{ dag_run.conf['group'] }}",
     "kafka_conn_id": "broker",
+    "group_protocol": "classic",
     "runner": "noop",
     "slots": 10,
     "until": "forever",

@@ -1,5 +1,5 @@
-"""A second Airflow, for what the shared one's configuration does not have: groups are declarative unless a DAG says
-otherwise, nothing hides a password, and all is logged.
+"""A second Airflow, for what the shared one's configuration does not have: groups are classic, nothing hides a
+password, and all is logged. Only ``make thorough`` starts it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,6 @@ def airflow(
         timeout_s=RUN_DEADLINE_S,
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (_TESTS, _TESTS.parent))),
-            "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
             # A password must not be hidden from the search, neither masked nor encrypted. (In the logs of tasks Airflow
             # masks the connections that it has handed out anyway: another test checks what our code logs by itself.)

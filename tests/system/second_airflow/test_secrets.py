@@ -78,6 +78,7 @@ def test_the_search_for_a_password_finds_it(right: Secret, tmp_path: Path) -> No
     assert len(files_with(right, tmp_path)) == number + 1
 
 
+@pytest.mark.thorough
 def test_airflow_keeps_no_password_anywhere(
     airflow: LocalAirflow, right: Secret, wrong: Secret, secured: SecuredBroker, watch: ProcessWatch
 ) -> None:

@@ -16,6 +16,7 @@ GROUP: dict[str, Any] = {"group": "{{ dag_run.conf['group'] }}", "kafka_conn_id"
 WORKER: dict[str, Any] = {
     **GROUP,
     "kafka_conn_id": "{{ dag_run.conf.get('connection', 'broker') }}",
+    "group_protocol": "classic",
     "runner": "noop",
     "slots": "{{ dag_run.conf.get('slots', 10) }}",
     "until": "forever",

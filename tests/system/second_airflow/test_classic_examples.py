@@ -1,0 +1,30 @@
+"""The example DAGs run unchanged without a setting of ours, which is in classic groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import test_example_dags as examples
+from airflow_group import Group
+from names import EXAMPLES
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.membership.record import ClassicRecord
+from demo.airflow import LocalAirflow
+
+pytestmark = pytest.mark.thorough
+
+CHECKS: dict[str, Callable[[LocalAirflow, Path], None]] = {
+    "batch": examples.check_batch,
+    "streaming": lambda airflow, _folder: examples.check_streaming(airflow),
+    "rebalance": lambda airflow, _folder: examples.check_rebalance(airflow),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_example_runs_as_it_is(airflow: LocalAirflow, broker: LocalBroker, example_folder: Path, name: str) -> None:
+    CHECKS[name](airflow, example_folder)
+    group = Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLES}.{name}")
+    assert isinstance(group.record, ClassicRecord)
