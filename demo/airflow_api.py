@@ -19,7 +19,7 @@ WAIT_S: Final = 300.0
 """How long anything may take on a machine that does more than this."""
 _PAGE: Final = 100
 _FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 0.75
+_LONGEST_PAUSE_S: Final = 1.5
 _LONGER: Final = 1.5
 """By this factor the time between two requests grows while waiting: each costs the API server 20 ms of a core, and some
 waits take minutes.

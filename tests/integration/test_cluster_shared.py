@@ -71,6 +71,7 @@ async def finished(group: Fleet, *tasks: TaskId) -> None:
         assert (last.attempt, last.failures, last.spark_deaths) == (1, 0, 0)
 
 
+@pytest.mark.thorough
 async def test_each_worker_has_its_share_of_cores_and_a_killed_executor_costs_no_attempt(
     group: Fleet, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

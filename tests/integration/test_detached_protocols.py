@@ -136,6 +136,7 @@ def options_of(protocol: Protocol, server: LocalConnectServer, folder: Path) -> 
 
 
 @each_protocol
+@pytest.mark.thorough
 async def test_workers_come_leave_and_are_killed_and_the_queries_stay_the_same(
     protocol: Protocol, fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ async def test_epochs_go_on_when_a_deleted_group_is_formed_again(fleet: MakeFlee
         assert not group.owned("w2")
 
 
+@pytest.mark.thorough
 async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_is_back(
     tmp_path: Path, group_id: str
 ) -> None:

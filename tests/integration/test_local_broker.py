@@ -41,6 +41,7 @@ def create_topic(broker: LocalBroker, name: str) -> None:
         created.result(DEADLINE_S)
 
 
+@pytest.mark.thorough
 def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
     with LocalBroker(start_timeout_s=DEADLINE_S) as broker:
         create_topic(broker, "kept")
@@ -65,6 +66,7 @@ def test_a_broker_that_died_can_be_started_again_and_leaves_no_process_behind() 
         assert not [process for process in started if process.is_running()]
 
 
+@pytest.mark.thorough
 def test_a_named_folder_outlives_the_broker_and_a_temporary_one_does_not(tmp_path: Path) -> None:
     named = tmp_path / "José's data \\ 数据"
     with LocalBroker(data=named, start_timeout_s=DEADLINE_S) as broker:

@@ -175,6 +175,7 @@ def many_jobs(spark: SparkSession, task: TaskContext) -> object:
     return said
 
 
+@pytest.mark.thorough
 async def test_jobs_that_spark_has_forgotten_still_count(progressing: LocalRunner, events: Events) -> None:
     """Spark keeps only fifty jobs here."""
     task = order("many_jobs")

@@ -198,6 +198,7 @@ def test_shards_are_served_again_when_the_broker_is_back_and_an_outage_is_logged
     assert only.log.count("shard 0 is no longer served here") == 1, only.log
 
 
+@pytest.mark.thorough
 def test_offsets_can_be_read_again_after_an_outage_of_the_broker(
     start: Start, shard_broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,7 @@ def airflow(
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parent, _HERE.parents[1]))),
             TOLD_BY: str(SLOWNESS),
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",  # as by default: the demo's looks for work more often
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
             "AIRFLOW__METRICS__STATSD_ON": "True",
             "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
