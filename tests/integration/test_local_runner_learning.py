@@ -425,6 +425,7 @@ async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
         changing.join()
 
 
+@pytest.mark.thorough
 async def test_a_task_is_made_ready_again_in_a_new_jvm(runner: LocalRunner, events: Events) -> None:
     ready, busy = order("Enrich"), order("Endless")
     runner.warm(ready)

@@ -23,6 +23,7 @@ TASKS = 4
 pytestmark = pytest.mark.side_by_side
 
 
+@pytest.mark.thorough
 def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker_leaves(
     group: Group, server: LocalConnectServer, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerer
     assert all(status.attempt == 1 for task, status in seen.status.tasks.items()), "no task was missing"
 
 
+@pytest.mark.thorough
 def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     groups: Callable[[], Group], outside: Callable[..., Fleet], airflow: LocalAirflow
 ) -> None:
@@ -222,6 +223,7 @@ def finished(group: Group, job: str, tasks: int) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     groups: Callable[[], Group], airflow: LocalAirflow
 ) -> None:
