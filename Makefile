@@ -55,7 +55,7 @@ unit: install  ## Fast tests: values in, values out (make test also runs the slo
 	$(PYTEST) -m "not slow" tests/unit
 
 coverage: install  ## The unit tests again, watched line by line, which takes as long again: how much of the code do they reach
-	$(PYTEST) tests/unit --cov --cov-report=term
+	COSPARK_EXAMPLES=4 $(PYTEST) tests/unit --cov --cov-report=term
 
 simulate: install  ## Many members in virtual time, with faults: SEEDS=n of each plan, or PLAN=name SEED=n again
 	@PYTHONPATH=tests $(BIN)/python -m simulation.run $(if $(PLAN),--plan $(PLAN)) $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))

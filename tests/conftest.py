@@ -27,11 +27,15 @@ if "AIRFLOW_HOME" not in os.environ:
 sys.path.insert(0, str(_HERE))
 
 from certificates import Certificates, make_certificates  # noqa: E402
+from how_many import examples  # noqa: E402
 from left_behind import keep_logs  # noqa: E402
 from waiting import DEADLINE_S, SLOWNESS, TEST_LIMIT_S  # noqa: E402
 
-# The time of one example means nothing on a busy machine: only the test's own time limit counts.
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The time of one example means nothing on a busy machine: only the test's own time limit counts. Each run has other
+# examples, so a few will do.
+settings.register_profile(
+    "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(40)
+)
 settings.load_profile("busy machine")
 
 # Compares with kio, which needs Python 3.11.

@@ -14,6 +14,7 @@ from assignor_group import (
     stopped,
     tasks_in,
 )
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
@@ -269,4 +270,4 @@ def stopped_for_balance(outcome: GroupAssignment) -> list[Move]:
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(patient, max_examples=60, stateful_step_count=40)
+TestHistories.settings = settings(patient, max_examples=examples(30), stateful_step_count=40)

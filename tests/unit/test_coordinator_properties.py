@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from coordinated import COOPERATIVE, GROUP, REBALANCE_MS, Shard, heartbeat, tasks
+from how_many import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -143,4 +144,4 @@ class Asked(RuleBasedStateMachine):
 
 
 TestAsked = Asked.TestCase
-TestAsked.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestAsked.settings = settings(deadline=None, max_examples=examples(30), stateful_step_count=40)

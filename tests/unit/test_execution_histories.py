@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -354,7 +355,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(TASKS), st.intege
 
 @pytest.mark.slow
 @given(STEPS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_what_must_hold_does_after_each_event_and_what_is_revoked_is_released(
     steps: list[tuple[int, TaskId, int]],
 ) -> None:

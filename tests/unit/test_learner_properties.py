@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from assignor_group import MAX_DELAY_MS, Group
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -466,4 +467,4 @@ def check_who_leaves(this: LearnerRound, outcome: LearnerAssignment) -> None:
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(patient, max_examples=60, stateful_step_count=40)
+TestHistories.settings = settings(patient, max_examples=examples(30), stateful_step_count=40)

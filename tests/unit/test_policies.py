@@ -6,6 +6,7 @@ import json
 
 import pytest
 from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because, started, stopped
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -239,7 +240,7 @@ class TestLostWork:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     jobs=st.lists(st.integers(0, 12), min_size=1, max_size=5),
     crowds=st.lists(st.integers(1, 4), min_size=1, max_size=4),

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -265,7 +266,7 @@ class Histories(RuleBasedStateMachine):
                 assert current.assigned == target.of(member).tasks
 
 
-Histories.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Histories.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestHistories = Histories.TestCase
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from how_many import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import SCHEMAS, STRUCTS, records, replies, requests
@@ -61,7 +62,7 @@ from airflow_provider.declarative.wire.structs import PlainStruct, Struct
 from airflow_provider.protocol.model import MemberId, TaskId
 
 from_hex = bytes.fromhex
-unhurried = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 M = MemberId("m")
 SOME = (ConnectorsAndTasks(connectors=("a",), tasks=(TaskId("a", 0), TaskId("é", 3))),)
