@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.model import NONE_ELSEWHERE, Absence, TriedElsewhere
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.client_assignors.client_assignor import (
     Assignment,
     ClientSideAssignor,
@@ -57,6 +59,18 @@ def group_of(
         tried=tried,
         absent=absent,
         held_back=held_back,
+    )
+
+
+def as_prepared(record: GroupRecord, prepared: ConnectGroupPrepareAssignmentResponse) -> GroupRecord:
+    """The group's last record, with the members that there are now and what each has: the coordinator knows it, and
+    whoever computes may not have read the record of the last target yet.
+    """
+    named = {WorkerId(one.instance_id): one for one in prepared.members if one.instance_id}
+    return replace(
+        record,
+        members={worker: one.member_id for worker, one in named.items()},
+        assignment={worker: tasks_of(one.connectors_and_tasks) for worker, one in named.items()},
     )
 
 

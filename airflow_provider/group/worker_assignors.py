@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 from airflow_provider.assignors.model import Absence, LeaveReason
@@ -13,7 +14,14 @@ from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
-from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed, target_of
+from airflow_provider.declarative_membership.computing import (
+    as_prepared,
+    assigned_by,
+    described,
+    group_of,
+    installed,
+    target_of,
+)
 from airflow_provider.declarative_membership.events import AssignmentComputed, ComputeAssignment, DelaySet
 from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -145,7 +153,9 @@ class WorkerAssignors:
         at_ms = wall_ms()
 
         def assign() -> AssignmentComputed:
-            rank, tried = revocation_rank(status.tasks), tried_elsewhere(jobs, status, wall_ms=at_ms)
+            last = status.group
+            known = status if last is None else replace(status, group=as_prepared(last, prepared))
+            rank, tried = revocation_rank(status.tasks), tried_elsewhere(jobs, known, wall_ms=at_ms)
             named = {WorkerId(one.instance_id) for one in prepared.members if one.instance_id}
             costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=tried.there)
             group = group_of(
