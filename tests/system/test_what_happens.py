@@ -9,6 +9,7 @@ import pytest
 from airflow_group import Group
 from fleet import Fleet, Start, starts
 from tcp_proxy import TcpProxy
+from waiting import slow_ms
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.record import GroupRecord
@@ -21,7 +22,7 @@ W1, W2 = WorkerId("two_workers.w1"), WorkerId("two_workers.w2")
 LATE, BRIEF = WorkerId("third_worker.w3"), WorkerId("brief_session.w3")
 STAYS = WorkerId("a.outside")
 
-BRIEF_RETRY_MS = 10_000
+BRIEF_RETRY_MS = int(slow_ms(10_000))
 MARGIN_MS = 60_000
 
 

@@ -72,7 +72,8 @@ with DAG("on_server"):
         SparkWorkerOperator(task_id=f"w{number}", **ON_SERVER)
 
 with DAG("brief_session"):
-    brief = {"session_timeout": 7 * SLOWNESS, "retries": 1, "retry_delay": timedelta(seconds=10)}
+    # It is tried again when its session is over, also where that takes longer.
+    brief = {"session_timeout": 7 * SLOWNESS, "retries": 1, "retry_delay": timedelta(seconds=10 * SLOWNESS)}
     SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})
 
 with DAG("until_drained"):
