@@ -8,14 +8,17 @@ from typing import Final
 
 import imported_by_workers as imported_by_workers
 
-import airflow_provider
-
-_ROOMS: Final = ("common", "hooks", "operators", "sensors", "triggers")
+_ROOMS: Final = (
+    "airflow_provider.common",
+    "airflow_provider.hooks",
+    "airflow_provider.operators",
+    "airflow_provider.sensors",
+    "airflow_provider.triggers",
+)
 _AIRFLOW: Final = ("supervisor", "task_runner")
 
 for _name in _AIRFLOW:
     importlib.import_module(f"airflow.sdk.execution_time.{_name}")
 for _room in _ROOMS:
-    _path = [f"{folder}/{_room}" for folder in airflow_provider.__path__]
-    for _found in pkgutil.walk_packages(_path, f"airflow_provider.{_room}."):
+    for _found in pkgutil.walk_packages(importlib.import_module(_room).__path__, f"{_room}."):
         importlib.import_module(_found.name)

@@ -23,7 +23,8 @@ from airflow_provider.declarative_membership.computing import (
     target_of,
 )
 from airflow_provider.declarative_membership.events import AssignmentComputed, ComputeAssignment, DelaySet
-from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
+from airflow_provider.declarative_membership.record import DeclarativeRecord
+from airflow_provider.declarative_membership.recording import record_of
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.costs import costs_of

@@ -51,7 +51,7 @@ def has_said_that_it_leaves(status: StatusSnapshot, worker: WorkerId, process: s
 
 
 def is_same_process(one: str, other: str) -> bool:
-    """Whether both name the same process (:attr:`~.records.WorkerStatus.process`), with whatever JVM."""
+    """Whether both name the same process (:attr:`.WorkerStatus.process`), with whatever JVM."""
     return one.split("/")[:4] == other.split("/")[:4]
 
 

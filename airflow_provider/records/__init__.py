@@ -1,6 +1,6 @@
 """The records of a group's three topics: ``<group>.jobs``, ``<group>.status``, ``<group>.events``.
 
-Pure: values, keys and bytes. The room ``ledger`` works out what a sequence of records amounts to.
+Pure: values, keys and bytes. :mod:`airflow_provider.ledger` works out what a sequence of records amounts to.
 """
 
 from airflow_provider.records.checks import JobError

