@@ -95,7 +95,7 @@ def get_provider_info() -> dict[str, Any]:
                 },
             },
         ],
-        "extra-links": ["airflow_provider.common.links.SparkGroupLink"],
+        "extra-links": ["airflow_provider.integration.links.SparkGroupLink"],
         "config": {
             "cooperative_spark": {
                 "description": "Workers of groups that share Spark tasks",

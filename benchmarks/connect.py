@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.broker.java import find_java
-from airflow_provider.broker.local_broker import KAFKA_VERSION
+from airflow_provider.servers.java import find_java
+from airflow_provider.servers.local_broker import KAFKA_VERSION
 
 _HERE: Final = Path(__file__).parent
 sys.path.insert(0, str(_HERE.parent / "tests" / "peers"))

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
+from airflow_provider.group.declarative.requests.request_channel import KafkaChannel
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskKind
-from airflow_provider.requests.request_channel import KafkaChannel
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind
+from airflow_provider.values.model import WorkerId
 from benchmarks.light_members import Heard, LightMember
 
 _ROOT: Final = Path(__file__).parent.parent

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.records import JobDefinition
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import JobDefinition
 from demo.airflow import LocalAirflow
 from demo.data import lay_out
 

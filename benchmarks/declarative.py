@@ -18,8 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.records import TaskKind, TopicNames, WorkerPhase, decode
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind, TopicNames, WorkerPhase, decode
 from benchmarks.connect_joins import HEARTBEAT_MS, java_joins
 from benchmarks.joined import Fleet, Joined, moves_of
 from benchmarks.overload import records_of

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
 from benchmarks.coordinated_groups import HEARTBEAT_MS, Crowd, coordinator, cpu_of, crowd, settings_of, submit, until
 from benchmarks.light_members import settled
 

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.records.envelope import LARGEST_VALUE
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records.envelope import LARGEST_VALUE
 from benchmarks.coordinated_groups import coordinator, cpu_of, crowd, settings_of, submit, until
 from benchmarks.light_members import settled
 

@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskKind
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind
+from airflow_provider.values.model import WorkerId
 from benchmarks.declarative import OPTIONS, QUIET_S, TASKS, wanted_in_ms
 from benchmarks.joined import Fleet, Joined, moves_of
 

@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState, WorkerPhase
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.state.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState, WorkerPhase
 from airflow_provider.worker.process_identity import has_ended
 from benchmarks.batch_times import ends_of_batches, longest_gap
 from benchmarks.footprint import Footprint, footprint, load

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer
 from benchmarks.gauges import put_first
 from benchmarks.tiny_queries import TinyQueries
 

@@ -12,16 +12,16 @@ from typing import Any
 
 from airflow.triggers.base import StartTriggerArgs, TriggerEvent
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory, default_worker_name
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.saved import save
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory, default_worker_name
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.membership.saved import save
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
-from airflow_provider.protocol.model import WorkerId
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.settings import Until
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskState
+from airflow_provider.state.records import TaskState
+from airflow_provider.values.model import TaskId
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -12,24 +12,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import WorkerFacts
-from airflow_provider.declarative.model import JOINING, MemberEpoch
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.install_assignment import (
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import WorkerFacts
+from airflow_provider.group.declarative.member.computing import assigned_by, described, group_of, installed
+from airflow_provider.group.declarative.protocol.model import JOINING, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
 )
-from airflow_provider.declarative.wire.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )
-from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed
+from airflow_provider.group.declarative.requests.request_channel import KafkaChannel, NoReplyError
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
-from airflow_provider.requests.request_channel import KafkaChannel, NoReplyError
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 
 _ASSIGNORS: Final = (CooperativeAssignor(),)
 _SAID: Final = described(_ASSIGNORS, WorkerFacts(slots=4, returns_ms=600_000))

@@ -24,13 +24,13 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.assignment.model import Memory
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
@@ -39,8 +39,8 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 
 _ROOT: Final = Path(__file__).parent.parent
 _COMMANDS: Final = (("status", "--once"), ("jobs", "list"), ("groups", "describe"))

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 import pendulum
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import Tasks, WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, JobDefinition, TaskState, WorkerPhase
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import ControlAction, ControlRecord, JobDefinition, TaskState, WorkerPhase
+from airflow_provider.values.model import Tasks, WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
 

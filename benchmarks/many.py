@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.records import TopicNames, decode
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TopicNames, decode
 from benchmarks.overload import Load, records_of, submit
 
 _ROOT: Final = Path(__file__).parent.parent

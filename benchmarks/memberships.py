@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import psutil
 
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
 
 _ROOT: Final = Path(__file__).parent.parent
 _MINUTES: Final = 0.5

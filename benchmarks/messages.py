@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from airflow_provider.assignors.cooperative import assign
-from airflow_provider.assignors.model import GroupAssignment, Memory, Round
-from airflow_provider.protocol.embedded import v1, v3
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.model import GroupAssignment, Memory, Round
+from airflow_provider.group.classic.wire import v1, v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.values.model import (
     NO_GENERATION,
     NO_TASKS,
     Assignment,
@@ -28,7 +28,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.values.packed_tasks import PackedTasks
 from benchmarks.rounds import POLICY
 
 _SIZES: Final = ((100, 100, 20), (1_000, 1_000, 5))

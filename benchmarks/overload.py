@@ -26,11 +26,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.records import JobDefinition, TopicNames, decode
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import JobDefinition, TopicNames, decode
 from benchmarks.load import measure
 
 _ROOT: Final = Path(__file__).parent.parent

@@ -14,17 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import group_in_short
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, task_page
 from airflow_provider.ui.views.workers import workers_view
+from airflow_provider.values.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 
 _SIZES: Final = (10_000, 100_000)
 _TIMES: Final = 5

@@ -19,17 +19,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from airflow_provider.assignors.cooperative import assign
-from airflow_provider.assignors.model import Memory, Round
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.leading.call import Call
-from airflow_provider.leading.leader import lead
-from airflow_provider.membership.events import JoinedMember
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol import packed_tasks
-from airflow_provider.protocol.embedded import fields, v1, v3
-from airflow_provider.protocol.extensible import ExtensibleState
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.model import Memory, Round
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.leader.call import Call
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import JoinedMember
+from airflow_provider.group.classic.wire import fields, v1, v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleState
+from airflow_provider.state.records.envelope import encode
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values import packed_tasks
+from airflow_provider.values.model import (
     NO_GENERATION,
     NO_TASKS,
     Assignment,
@@ -42,8 +43,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.protocol.packed_tasks import PackedTasks
-from airflow_provider.records.envelope import encode
+from airflow_provider.values.packed_tasks import PackedTasks
 
 POLICY: Final = Deferred(max_delay_ms=300_000)
 OFFSET: Final = ConfigOffset(1)

@@ -15,12 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.driver.application import LocalSparkSettings
-from airflow_provider.driver.jvm import present_jvm
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.application import LocalSparkSettings
+from airflow_provider.spark.local.jvm import present_jvm
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder, TaskStarted
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.values.model import Epoch, TaskId
 
 _ROOT: Final = Path(__file__).parent.parent
 _TASKS: Final = 500

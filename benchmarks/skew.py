@@ -23,13 +23,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.progress import job_progress
-from airflow_provider.records import JobDefinition, TopicNames, decode
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import JobDefinition, TopicNames, decode
+from airflow_provider.state.views.progress import job_progress
 from benchmarks.load import measure
 from benchmarks.overload import records_of
 from benchmarks.skew_peers import mapped_s, script

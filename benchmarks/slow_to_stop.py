@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 
 from airflow_provider.cli.main import main
-from airflow_provider.hands import in_process
-from airflow_provider.protocol.model import TaskId, Tasks
-from airflow_provider.runners.noop import NoopRunner
+from airflow_provider.spark.runners.noop import NoopRunner
+from airflow_provider.values.model import TaskId, Tasks
+from airflow_provider.worker.hands import in_process
 
 
 def _slow(seconds: float) -> type[NoopRunner]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 import grpc
 from pyspark.sql.connect.proto import ExecutePlanRequest, ExecutePlanResponse
 
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer
 
 _EXECUTE: Final = "/spark.connect.SparkConnectService/ExecutePlan"
 _AT_ONCE: Final = 4

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks.gauges import gauged, rss_mb, threads
 
 if TYPE_CHECKING:
-    from airflow_provider.membership.state import MemberState
-    from airflow_provider.topics.group_topics import GroupTopics
+    from airflow_provider.group.classic.member.state import MemberState
+    from airflow_provider.kafka.topics.group_topics import GroupTopics
     from airflow_provider.triggers.worker import WorkerTrigger
 
 _DEADLINE_S: Final = 300.0
@@ -90,14 +90,14 @@ async def _events_of(trigger: WorkerTrigger) -> None:
 
 def trigger_of(group: str, worker: str) -> WorkerTrigger:
     """The trigger of a worker that deferred before it joined."""
-    from airflow_provider.assignors.policy import Deferred
-    from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+    from airflow_provider.assignment.policy import Deferred
+    from airflow_provider.group.classic.member.saved import save
+    from airflow_provider.group.classic.member.settings import MemberSettings
+    from airflow_provider.group.classic.member.state import MemberState
+    from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
     from airflow_provider.kafka.clock import now_ms, wall_ms
-    from airflow_provider.membership.saved import save
-    from airflow_provider.membership.settings import MemberSettings
-    from airflow_provider.membership.state import MemberState
-    from airflow_provider.protocol.model import WorkerId
     from airflow_provider.triggers.worker import WorkerTrigger
+    from airflow_provider.values.model import WorkerId
     from airflow_provider.worker.settings import Until
 
     settings = MemberSettings(
@@ -139,8 +139,8 @@ async def _until(holds: Callable[[], bool], triggerer: Triggerer, *, quiet_s: fl
 async def _finished_work(topics: GroupTopics, tasks: int) -> None:
     """Run a job, so that the group's topics are not empty."""
     from airflow_provider.kafka.clock import wall_ms
-    from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-    from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+    from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+    from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
     job = JobDefinition(name="ingest", entry_point="jobs:Ingest", max_tasks=tasks, submitted_at_ms=wall_ms())
     await topics.submit(job)
@@ -168,9 +168,9 @@ async def _finished_work(topics: GroupTopics, tasks: int) -> None:
 async def measure(
     groups: list[str], members: int, *, tasks: int, seconds: float, at_once: int, profile: str
 ) -> dict[str, Any]:
-    from airflow_provider.group.shared import shared_topics
+    from airflow_provider.group.live.shared import shared_topics
     from airflow_provider.hooks.spark_group import SparkGroupHook
-    from airflow_provider.topics.rights import WORKER
+    from airflow_provider.kafka.topics.rights import WORKER
 
     base_mb = rss_mb()
     settings = await SparkGroupHook("kafka_default").aget_settings()

@@ -23,13 +23,13 @@ from urllib.parse import urlencode
 
 import httpx
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskState
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState
+from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
 from demo.processes import KeptProcess
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.records import TaskKind
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind
 
 _TESTS: Final = Path(__file__).parent.parent / "tests"
 sys.path.insert(0, str(_TESTS))

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.assignors import cooperative
-from airflow_provider.assignors.model import Memory, Round
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import Group, GroupMember, WorkerFacts
-from airflow_provider.declarative.model import NO_TARGET, MemberTarget
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.assignment import cooperative
+from airflow_provider.assignment.model import Memory, Round
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import Group, GroupMember, WorkerFacts
+from airflow_provider.group.declarative.protocol.model import NO_TARGET, MemberTarget
+from airflow_provider.values.model import NO_TASKS, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 _SIZES: Final = ((100, 10_000), (1_000, 100_000))
 _TASKS_OF_JOB: Final = 100

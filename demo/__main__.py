@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from airflow_provider.broker.jars import JarsUnavailableError
-from airflow_provider.broker.local_broker import BrokerStartError, LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer, ServerStartError
-from airflow_provider.common.group_protocols import GroupProtocolName
+from airflow_provider.integration.group_protocols import GroupProtocolName
+from airflow_provider.servers.jars import JarsUnavailableError
+from airflow_provider.servers.local_broker import BrokerStartError, LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer, ServerStartError
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApiError
 from demo.data import MissingDataError, lay_out

@@ -21,7 +21,7 @@ from typing import Final
 
 from typing_extensions import Self
 
-from airflow_provider.broker.own_process import hold_ports
+from airflow_provider.servers.own_process import hold_ports
 from demo.airflow_api import WAIT_S, AirflowApi
 from demo.databases import Database, SqliteDatabase
 from demo.pausing import paused

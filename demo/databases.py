@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Protocol
 
-from airflow_provider.broker.jars import default_cache
+from airflow_provider.servers.jars import default_cache
 
 _LONGEST_WRITE_S: Final = 1
 """Who keeps others from writing for so many seconds is taken for the one that was stopped."""

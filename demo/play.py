@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.common.one_shot import read_timeline
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
+from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.progress import JobProgress, converged, job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import Event, TaskState, TaskStatus
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import SUBMITTER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import SUBMITTER
+from airflow_provider.state.records import Event, TaskState, TaskStatus
+from airflow_provider.state.views.progress import JobProgress, converged, job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId, WorkerId
 from demo.airflow import LocalAirflow
 from demo.report import Kill
 

@@ -18,7 +18,7 @@ from typing import Final
 import psutil
 from typing_extensions import Self
 
-from airflow_provider.broker.own_process import HOST, hold_ports
+from airflow_provider.servers.own_process import HOST, hold_ports
 from demo.airflow_api import WAIT_S
 from demo.databases import PostgresDatabase
 from demo.processes import KeptProcess, ProcessFailedError

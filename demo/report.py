@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider.assignors.model import one_by_one
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
+from airflow_provider.assignment.model import one_by_one
+from airflow_provider.state.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 LOST = "lost"
 """The end of an attempt whose worker was killed, so that nobody could record it."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 
-from airflow_provider.execution import learning, machine
-from airflow_provider.membership import member
-from airflow_provider.membership.state import Phase
-from airflow_provider.runs.learners import LearnerState
-from airflow_provider.runs.runs import RunState
+from airflow_provider.group.classic.member import member
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.worker.tasks import learning, machine
+from airflow_provider.worker.tasks.runs.learners import LearnerState
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 _DOCS = Path(__file__).parent
 _PLACE = re.compile(r"(<!-- made by docs/make_diagrams.py from (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -78,9 +78,9 @@ def _id(state: Enum | None) -> str:
 
 
 _DIAGRAMS: dict[str, Callable[[], str]] = {
-    "membership/member.py": member_states,
-    "execution/machine.py": task_states,
-    "execution/learning.py": learner_states,
+    "group/classic/member/member.py": member_states,
+    "worker/tasks/machine.py": task_states,
+    "worker/tasks/learning.py": learner_states,
 }
 PAGES = (_DOCS / "protocol.md", _DOCS / "architecture.md")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.metrics.declared import DECLARED, Kind, Metric, Speaker
+from airflow_provider.state.metrics.declared import DECLARED, Kind, Metric, Speaker
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "metrics.md"

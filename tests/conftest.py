@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
 
 _HERE = Path(__file__).parent
 # Downloads for tests are kept in the checkout.

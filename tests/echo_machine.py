@@ -6,14 +6,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from airflow_provider.coordinator.desk import MadeOf, Untaken
-from airflow_provider.coordinator.events import Effects, Event, JobsRead, Reply, RequestArrived, TimerFired, ToBridge
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.keys import ConnectWorkerGroupMetadataKey
-from airflow_provider.declarative.wire.metadata_values import ConnectWorkerGroupMetadataValue
-from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
+from airflow_provider.group.declarative.coordinator.desk import MadeOf, Untaken
+from airflow_provider.group.declarative.coordinator.events import (
+    Effects,
+    Event,
+    JobsRead,
+    Reply,
+    RequestArrived,
+    TimerFired,
+    ToBridge,
+)
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupMetadataKey
+from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.records import Record
+from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 
 RAISES = MemberId("raises")
 """A member whose heartbeats make the machine fail. So do those of members whose ids begin so."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider.protocol.embedded import Codec, v0, v1
-from airflow_provider.protocol.model import Assignment, WorkerState
+from airflow_provider.group.classic.wire import Codec, v0, v1
+from airflow_provider.values.model import Assignment, WorkerState
 
 
 def encode_metadata(state: WorkerState) -> bytes:

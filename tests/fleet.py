@@ -22,19 +22,19 @@ from left_behind import states
 from waiting import DEADLINE_S, LONGEST_SESSION_S, SLOWNESS, eventually, slow_ms
 
 from airflow_provider.cli.main import main
-from airflow_provider.common.one_shot import read_timeline
-from airflow_provider.group.leading import last_round
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.leading import last_round
+from airflow_provider.group.live.shared import shared_topics
+from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import configured, converged
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
-from airflow_provider.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import configured, converged
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId, Tasks, WorkerId
 
 TIMING = (
     *("--session-timeout-ms", slow_ms(30_000), "--heartbeat-interval-ms", "1000"),

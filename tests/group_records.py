@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, Tasks, WorkerId
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, Tasks, WorkerId
 
 _NOBODY: Final[Mapping[WorkerId, Tasks]] = MappingProxyType({})
 

@@ -9,7 +9,7 @@ from typing import Final
 import imported_by_workers as imported_by_workers
 
 _ROOMS: Final = (
-    "airflow_provider.common",
+    "airflow_provider.integration",
     "airflow_provider.hooks",
     "airflow_provider.operators",
     "airflow_provider.sensors",

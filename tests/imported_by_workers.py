@@ -9,17 +9,17 @@ from typing import Final
 import pytest as pytest  # a fork imports its parent's main module, which is pytest's
 
 _WITHOUT_AIRFLOW: Final = (
-    "airflow_provider.bridge",
-    "airflow_provider.driver",
-    "airflow_provider.group",
-    "airflow_provider.hands",
+    "airflow_provider.group.declarative.bridge",
+    "airflow_provider.spark.local",
+    "airflow_provider.group.live",
+    "airflow_provider.worker.hands",
     "airflow_provider.kafka",
-    "airflow_provider.requests",
-    "airflow_provider.runners",
-    "airflow_provider.shards",
+    "airflow_provider.group.declarative.requests",
+    "airflow_provider.spark.runners",
+    "airflow_provider.group.declarative.server",
     "airflow_provider.spark",
-    "airflow_provider.spark_connect",
-    "airflow_provider.topics",
+    "airflow_provider.spark.connect",
+    "airflow_provider.kafka.topics",
     "airflow_provider.worker",
 )
 """Rooms that never import it: the linter forbids it."""

@@ -13,10 +13,17 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from airflow_provider.declarative.wire.apis import REPLIES, REQUESTS, Reply, Request, reply_to, request_of
-from airflow_provider.declarative.wire.records import RECORD_TYPES, Record
-from airflow_provider.declarative.wire.structs import PlainStruct, Struct
-from airflow_provider.declarative.wire.types import (
+from airflow_provider.group.declarative.protocol.wire.apis import (
+    REPLIES,
+    REQUESTS,
+    Reply,
+    Request,
+    reply_to,
+    request_of,
+)
+from airflow_provider.group.declarative.protocol.wire.records import RECORD_TYPES, Record
+from airflow_provider.group.declarative.protocol.wire.structs import PlainStruct, Struct
+from airflow_provider.group.declarative.protocol.wire.types import (
     COMPACT_BYTES,
     COMPACT_STRING,
     INT8,

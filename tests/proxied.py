@@ -9,8 +9,8 @@ from typing import NamedTuple
 from tcp_proxy import TcpProxy
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.own_process import hold_ports
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.own_process import hold_ports
 
 
 class Network(NamedTuple):

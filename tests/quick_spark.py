@@ -17,9 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.broker.java import ClassArchive, find_java
-from airflow_provider.broker.local_broker import default_cache
-from airflow_provider.driver.pyspark_internals import home_of_spark
+from airflow_provider.servers.java import ClassArchive, find_java
+from airflow_provider.servers.local_broker import default_cache
+from airflow_provider.spark.local.pyspark_internals import home_of_spark
 
 _JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _SEEN_LATER: Final = "-Dspark.sql.streaming.pollingDelay=100ms"

@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
 )
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.local_broker import BrokerSecurity, LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.servers.local_broker import BrokerSecurity, LocalBroker
 
 PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 ADMIN = "admin"

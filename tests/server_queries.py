@@ -7,8 +7,8 @@ from typing import Any
 
 from waiting import eventually
 
-from airflow_provider.spark_connect.client import hang_up, open_session
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.client import hang_up, open_session
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 
 
 def active_queries(server: str, session_id: str) -> list[str]:

@@ -7,15 +7,15 @@ import signal
 import threading
 from typing import Final
 
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.cli.signals import handlers_restored
-from airflow_provider.cli.terminal import complain, log_to_terminal
-from airflow_provider.common.bridging import bridges_of
-from airflow_provider.common.shard_metering import shard_meter
-from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.signals import handlers_restored
+from airflow_provider.cli.shared.terminal import complain, log_to_terminal
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.group.declarative.server.candidates import shard_server
+from airflow_provider.integration.bridging import bridges_of
+from airflow_provider.integration.stats.shard_metering import shard_meter
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.shards.candidates import shard_server
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
 
 _LOOK_S: Final = 0.5
 

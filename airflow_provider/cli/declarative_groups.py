@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.cli.terminal import complain
-from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative_membership.record import DeclarativeRecord
+from airflow_provider.cli.shared.terminal import complain
+from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.report import configuration_lines, phase, tables, to_json
+from airflow_provider.group.declarative.server.reading import read_groups
 from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.memo import Memo
-from airflow_provider.protocol.model import PROTOCOL_TYPE, Epoch, ProtocolError, WorkerId
-from airflow_provider.protocol.saved import CONNECT
-from airflow_provider.reports.declarative_group import configuration_lines, phase, tables, to_json
-from airflow_provider.shards.reading import read_groups
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.state.rounds.declarative import DeclarativeRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.memo import Memo
+from airflow_provider.values.model import PROTOCOL_TYPE, Epoch, ProtocolError, WorkerId
+from airflow_provider.values.saved import CONNECT
 
 _MOMENTS: Final = "  (members, targets and assignments are of one moment, what workers and tasks say of a later one)"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_provider.cli.terminal import complain
-from airflow_provider.common.deserted import is_deserted
+from airflow_provider.cli.shared.terminal import complain
+from airflow_provider.integration.deserted import is_deserted
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
 
 
 async def seems_deserted(group: str, settings: KafkaSettings) -> bool:

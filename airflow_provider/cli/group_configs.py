@@ -8,9 +8,14 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_provider.cli.terminal import complain, say
+from airflow_provider.cli.shared.terminal import complain, say
+from airflow_provider.group.declarative.requests.configuring import (
+    NAMES,
+    GroupConfigError,
+    GroupSetting,
+    configure_group,
+)
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.requests.configuring import NAMES, GroupConfigError, GroupSetting, configure_group
 
 _MEANINGS: Final = {
     "session_timeout_ms": "how long a member may be silent before it is removed",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from airflow_provider.cli.reading import group_opened
-from airflow_provider.cli.terminal import say
+from airflow_provider.cli.shared.reading import group_opened
+from airflow_provider.cli.shared.terminal import say
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.operations.operations import Rebalance
-from airflow_provider.operations.words import outcome_in_words
+from airflow_provider.state.operations.operations import Rebalance
+from airflow_provider.state.operations.words import outcome_in_words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

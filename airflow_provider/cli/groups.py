@@ -10,26 +10,26 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli import declarative_groups, group_configs, group_rebalance
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import read_on, without_collector
-from airflow_provider.cli.terminal import complain, say
-from airflow_provider.common.one_shot import list_groups
-from airflow_provider.group.shared import shared_transport
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import read_on, without_collector
+from airflow_provider.cli.shared.terminal import complain, say
+from airflow_provider.group.live.shared import shared_transport
+from airflow_provider.integration.one_shot import list_groups
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
+from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import what_was
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.operations.operations import OperationError
-from airflow_provider.protocol.model import PROTOCOL_TYPE
-from airflow_provider.reports.group_json import group_to_json
-from airflow_provider.reports.group_words import as_lines
-from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.state.operations.operations import OperationError
+from airflow_provider.state.reports.group_json import group_to_json
+from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import what_was
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import PROTOCOL_TYPE
 
 _NOBODY: Final = "no worker is in it"
 """The phase of a group with topics that no coordinator knows: it has had no worker yet, or none for long."""

@@ -9,13 +9,13 @@ from contextlib import suppress
 from functools import partial
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import nobody
-from airflow_provider.ledger.progress import JobProgress, job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.reports.standing import SAY_EVERY_S, SoFar, Standing
-from airflow_provider.topics.errors import PassingError
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.errors import PassingError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.state.reports.standing import SAY_EVERY_S, SoFar, Standing
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import nobody
+from airflow_provider.state.views.progress import JobProgress, job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
 
 
 class JobGoneError(Exception):

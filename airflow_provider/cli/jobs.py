@@ -9,30 +9,30 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from airflow_provider.cli import orphans, plan_jobs, steer_jobs
-from airflow_provider.cli.conf_option import SESSION, add_conf_option, conf_of
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
-from airflow_provider.cli.json_option import json_object_of
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_opened, group_read
-from airflow_provider.cli.terminal import complain, say
-from airflow_provider.group.shared import reach, shared_topics
+from airflow_provider.cli.shared.conf_option import SESSION, add_conf_option, conf_of
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.json_option import json_object_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_opened, group_read
+from airflow_provider.cli.shared.terminal import complain, say
+from airflow_provider.group.live.shared import reach, shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import SUBMITTER
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.ledger.progress import JobProgress, JobState
-from airflow_provider.ledger.retrying import retried_in_words
-from airflow_provider.operations.operations import NoJobError, OperationError
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import JobDefinition, TaskKind
-from airflow_provider.reports.description import JobDescription
-from airflow_provider.reports.report import JobReport
-from airflow_provider.spark.config_schema import check_config_here
-from airflow_provider.spark.entry_point import JobCodeError
-from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import SUBMITTER
+from airflow_provider.spark.job.config_schema import check_config_here
+from airflow_provider.spark.job.entry_point import JobCodeError
+from airflow_provider.state.operations.operations import NoJobError, OperationError
+from airflow_provider.state.records import JobDefinition, TaskKind
+from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.report import JobReport
+from airflow_provider.state.views.progress import JobProgress, JobState
+from airflow_provider.state.views.retrying import retried_in_words
+from airflow_provider.values.model import TaskId
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

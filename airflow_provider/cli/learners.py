@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from airflow_provider.learners.model import DEFAULT_LIMITS, LearnedRule, Limits, LimitsError
+from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, LearnedRule, Limits, LimitsError
 
 _OPTIONS: Final = {
     "per_worker": "--max-learners",

@@ -7,19 +7,19 @@ import asyncio
 import json
 from typing import Final
 
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_opened, group_read
-from airflow_provider.cli.terminal import complain, say
-from airflow_provider.common.parameters import worker_name
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_opened, group_read
+from airflow_provider.cli.shared.terminal import complain, say
+from airflow_provider.integration.parameters import worker_name
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.operations.operations import OperationError, SetLogLevel
-from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import LogLevel
-from airflow_provider.topics.errors import NoTopicError, TopicError
+from airflow_provider.state.operations.operations import OperationError, SetLogLevel
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import LogLevel
+from airflow_provider.values.model import WorkerId
 
 _ACTIONS: Final = {
     "list": "show the levels that are set",

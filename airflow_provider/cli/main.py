@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
-from airflow_provider.process_end import GRACE_S, ending_in_time
+from airflow_provider.worker.process_end import GRACE_S, ending_in_time
 
 
 class Command(NamedTuple):
@@ -34,19 +34,23 @@ class CommandModule(Protocol):
 
 COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     {
-        "broker": Command("airflow_provider.trials.broker", "start a Kafka broker on this machine, to try things out"),
+        "broker": Command(
+            "airflow_provider.cli.trials.broker", "start a Kafka broker on this machine, to try things out"
+        ),
         "coordinator": Command("airflow_provider.cli.coordinator", "coordinate declarative groups"),
-        "decode": Command("airflow_provider.offline.decode", "decode bytes of a group's protocol"),
+        "decode": Command("airflow_provider.cli.offline.decode", "decode bytes of a group's protocol"),
         "groups": Command("airflow_provider.cli.groups", "list, describe, rebalance and configure groups"),
         "jobs": Command("airflow_provider.cli.jobs", "submit, show and operate the jobs of a group"),
         "loggers": Command("airflow_provider.cli.loggers", "set the log levels of the jobs' code"),
         "reconcile": Command(
-            "airflow_provider.offline.reconcile", "move members of a declarative group one step towards their targets"
+            "airflow_provider.cli.offline.reconcile",
+            "move members of a declarative group one step towards their targets",
         ),
-        "replay": Command("airflow_provider.offline.replay", "run the assignor through a recorded history"),
+        "replay": Command("airflow_provider.cli.offline.replay", "run the assignor through a recorded history"),
         "scale": Command("airflow_provider.cli.scale", "scale a group down"),
         "spark-connect": Command(
-            "airflow_provider.trials.spark_connect", "start a Spark Connect server on this machine, to try things out"
+            "airflow_provider.cli.trials.spark_connect",
+            "start a Spark Connect server on this machine, to try things out",
         ),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
         "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),
@@ -112,7 +116,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import version
 
-        from airflow_provider.cli.terminal import say
+        from airflow_provider.cli.shared.terminal import say
 
         say(f"{parser.prog} {version(_DISTRIBUTION)}")
         parser.exit()

@@ -8,18 +8,18 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from airflow_provider.cli.connection import add_connection_arguments
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_opened, read_on
-from airflow_provider.cli.terminal import complain, say
-from airflow_provider.common.deserted import is_deserted
-from airflow_provider.hands import orphans as ending
-from airflow_provider.hands.servers import Servers, TokenOf
+from airflow_provider.cli.shared.connection import add_connection_arguments
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_opened, read_on
+from airflow_provider.cli.shared.terminal import complain, say
+from airflow_provider.integration.deserted import is_deserted
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.orphans import Orphan, orphans, watcher_of
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import TOKEN_ENV, AllowedServers, ConnectServer, ConnectUrlError
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import TOKEN_ENV, AllowedServers, ConnectServer, ConnectUrlError
+from airflow_provider.state.views.orphans import Orphan, orphans, watcher_of
+from airflow_provider.worker.hands import orphans as ending
+from airflow_provider.worker.hands.servers import Servers, TokenOf
 
 _ALLOW: Final = "--allow-spark-server"
 _MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"

@@ -6,24 +6,24 @@ import argparse
 import json
 from typing import Any
 
-from airflow_provider.cli.connection import add_connection_arguments
-from airflow_provider.cli.json_option import json_object_of
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_read
+from airflow_provider.cli.shared.connection import add_connection_arguments
+from airflow_provider.cli.shared.json_option import json_object_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_read
+from airflow_provider.cli.shared.terminal import say
 from airflow_provider.cli.steer_jobs import add_allow_option
-from airflow_provider.cli.terminal import say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.operations.deciding import altered
-from airflow_provider.operations.operations import AlterJob, NoJobError, OperationError
-from airflow_provider.operations.preview import preview
-from airflow_provider.records import JobDefinition
-from airflow_provider.spark.entry_point import JOB_RAISES, EntryPointError, load_job
+from airflow_provider.kafka.topics.errors import NoTopicError
 from airflow_provider.spark.job import JobContext
-from airflow_provider.spark.planning import PlanError, make_plan
-from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.spark.job.entry_point import JOB_RAISES, EntryPointError, load_job
+from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.state.operations.deciding import altered
+from airflow_provider.state.operations.operations import AlterJob, NoJobError, OperationError
+from airflow_provider.state.operations.preview import preview
+from airflow_provider.state.records import JobDefinition
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 
 _MEANING = "show which tasks a plan would have, and which workers would get them now; nothing is written or started"
 

@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_opened, read_on
-from airflow_provider.cli.terminal import complain, say
-from airflow_provider.common.parameters import scale_goal
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_opened, read_on
+from airflow_provider.cli.shared.terminal import complain, say
+from airflow_provider.integration.parameters import scale_goal
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.topics.errors import NoTopicError, PassingError, TopicError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.ledger.scaling import (
+from airflow_provider.state.reports.departures import departure_in_words
+from airflow_provider.state.views.scaling import (
     RULE,
     Goal,
     ScaleDown,
@@ -29,9 +32,6 @@ from airflow_provider.ledger.scaling import (
     scale_down,
     still_there,
 )
-from airflow_provider.reports.departures import departure_in_words
-from airflow_provider.topics.errors import NoTopicError, PassingError, TopicError
-from airflow_provider.topics.group_topics import GroupTopics
 
 _LOOK_S: Final = 30.0
 """How long to wait for a change before looking again."""

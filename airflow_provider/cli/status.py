@@ -17,32 +17,32 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider.assignors.model import Move, one_by_one
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.assignment.model import Move, one_by_one
 from airflow_provider.cli.deserted import seems_deserted
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
-from airflow_provider.cli.terminal import complain, printable, say
-from airflow_provider.deadlines import DeadlineError, wait_at_most
-from airflow_provider.group.polled import Polled
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_opened, group_read, read_on, reading_in_words
+from airflow_provider.cli.shared.terminal import complain, printable, say
+from airflow_provider.group.live.polled import Polled
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import all_left, present, what_was
-from airflow_provider.ledger.progress import configured, converged, job_progress, why_idle
-from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.in_short import in_short
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskState, TaskStatus
-from airflow_provider.records.spans import span
-from airflow_provider.reports.durations import finished_times
-from airflow_provider.reports.group_warnings import group_warnings
-from airflow_provider.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
-from airflow_provider.reports.report import GroupReport, JobReport
-from airflow_provider.reports.worker_words import known_workers, lost_in_words, waiting_for, worker_in_words
-from airflow_provider.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.state.records import TaskState, TaskStatus
+from airflow_provider.state.records.spans import span
+from airflow_provider.state.reports.durations import finished_times
+from airflow_provider.state.reports.group_warnings import group_warnings
+from airflow_provider.state.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
+from airflow_provider.state.reports.report import GroupReport, JobReport
+from airflow_provider.state.reports.worker_words import known_workers, lost_in_words, waiting_for, worker_in_words
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import all_left, present, what_was
+from airflow_provider.state.views.progress import configured, converged, job_progress, why_idle
+from airflow_provider.state.views.shown_tasks import kept_waiting_by, shown_status
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.in_short import in_short
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _STYLES = {
     TaskState.RUNNING: "green",

@@ -8,17 +8,17 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.cli.conf_option import SESSION, add_conf_option, conf_of
-from airflow_provider.cli.connection import add_connection_arguments
-from airflow_provider.cli.json_option import json_object_of
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_opened
-from airflow_provider.cli.terminal import complain, say
+from airflow_provider.cli.shared.conf_option import SESSION, add_conf_option, conf_of
+from airflow_provider.cli.shared.connection import add_connection_arguments
+from airflow_provider.cli.shared.json_option import json_object_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_opened
+from airflow_provider.cli.shared.terminal import complain, say
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.operations.deciding import altered
-from airflow_provider.operations.operations import (
+from airflow_provider.spark.job.config_schema import check_config_here
+from airflow_provider.state.operations.deciding import altered
+from airflow_provider.state.operations.operations import (
     ALTERABLE,
     AlterJob,
     HaltJob,
@@ -27,9 +27,9 @@ from airflow_provider.operations.operations import (
     ResumeJob,
     StopTasks,
 )
-from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.records import Halt
-from airflow_provider.spark.config_schema import check_config_here
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import Halt
+from airflow_provider.state.views.jobs_view import JobsSnapshot
 
 _PAUSE: Final = "stop the tasks of a job for now; they stay assigned where they are"
 _STOP: Final = "stop the tasks of a job, or some of them, and release them; their progress is kept"

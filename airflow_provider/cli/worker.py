@@ -11,34 +11,33 @@ import sys
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
-from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.assignment.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.cli.learners import add_learner_arguments, learner_limits_of
-from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
-from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
-from airflow_provider.cli.terminal import complain, log_to_terminal, say
-from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
-from airflow_provider.common.metering import observer_of
-from airflow_provider.common.stats_without_airflow import destination
-from airflow_provider.common.worker_values import WorkerSpec
-from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
-from airflow_provider.group.shared import reach
-from airflow_provider.hands.in_process import InThisProcess
+from airflow_provider.cli.shared.conf_option import SPARK, add_conf_option, conf_of
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.names import add_group_argument, add_worker_option
+from airflow_provider.cli.shared.signals import handlers_restored, leave_when_signalled
+from airflow_provider.cli.shared.terminal import complain, log_to_terminal, say
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.declarative.coordinator.settings import DEFAULT_SESSION_MS
+from airflow_provider.group.live.shared import reach
+from airflow_provider.integration.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.integration.stats.metering import observer_of
+from airflow_provider.integration.stats.stats_without_airflow import destination
+from airflow_provider.integration.worker_values import WorkerSpec
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.learners.model import LearnedRule
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, WorkerId
-from airflow_provider.records import WorkerPhase
-from airflow_provider.records.slots import MOST_SLOTS
-from airflow_provider.spark.checkpoints import usable_root
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.spark.connect.server import TOKEN_ENV, AllowedServers
+from airflow_provider.spark.job.checkpoints import usable_root
+from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.masters import usable_master
-from airflow_provider.spark.session_conf import AllowedConf
-from airflow_provider.spark_connect.server import TOKEN_ENV, AllowedServers
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.state.records import WorkerPhase
+from airflow_provider.state.records.slots import MOST_SLOTS
+from airflow_provider.values.model import ConnectProtocol, WorkerId
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
@@ -48,6 +47,7 @@ from airflow_provider.worker.equipment import (
     Equipment,
 )
 from airflow_provider.worker.exit_requests import ExitRequests
+from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.settings import Until
 

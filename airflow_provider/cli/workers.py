@@ -9,22 +9,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import group_opened, read_on
-from airflow_provider.cli.terminal import complain, say
+from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.shared.names import add_group_argument
+from airflow_provider.cli.shared.reading import group_opened, read_on
+from airflow_provider.cli.shared.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicTimeoutError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.shown_tasks import running_tasks, with_tasks
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.in_short import in_short
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase
-from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.views.presence import may_be_asked
+from airflow_provider.state.views.shown_tasks import running_tasks, with_tasks
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.in_short import in_short
+from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.process_identity import still_runs
 
 _LOOK_S: Final = 0.05

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
-from airflow_provider.common.told_once import told_once
+from airflow_provider.integration.told_once import told_once
 from airflow_provider.triggers.group_event import GroupEventTrigger
 
 KAFKA = os.environ.get("COSPARK_EXAMPLE_CONN_ID", "kafka_default")

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
-from airflow_provider.common.airflow_names import AirflowNotFoundException
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import (
+from airflow_provider.integration.airflow_names import AirflowNotFoundException
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import (
     DATABRICKS_CLUSTER,
     SCHEME,
     ConnectServer,
@@ -76,8 +76,8 @@ class SparkConnectHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the server answers, for the button in Airflow's UI."""
-        from airflow_provider.driver.errors import SparkStartError
-        from airflow_provider.spark_connect.connection import ServerConnection
+        from airflow_provider.spark.connect.connection import ServerConnection
+        from airflow_provider.spark.local.errors import SparkStartError
 
         try:
             address = self.get_address()

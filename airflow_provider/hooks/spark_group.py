@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from airflow.sdk import BaseHook
 
-from airflow_provider.common.parameters import choice, milliseconds, scale_goal
-from airflow_provider.common.patience import patiently
 from airflow_provider.hooks.kafka_connection import defined, settings_in
+from airflow_provider.integration.parameters import choice, milliseconds, scale_goal
+from airflow_provider.integration.patience import patiently
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, Needs
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.scaling import ScaleDown, ScaleError
-from airflow_provider.operations.operations import (
+from airflow_provider.spark.connect.server import AllowedServers
+from airflow_provider.state.operations.operations import (
     AlterJob,
     HaltJob,
     JobOperation,
@@ -33,20 +34,19 @@ from airflow_provider.operations.operations import (
     SetLogLevel,
     StopTasks,
 )
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
-from airflow_provider.reports.description import JobDescription
-from airflow_provider.reports.report import GroupReport, JobReport
-from airflow_provider.spark_connect.server import AllowedServers
-from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
+from airflow_provider.state.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
+from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.report import GroupReport, JobReport
+from airflow_provider.state.views.presence import may_be_asked
+from airflow_provider.state.views.scaling import ScaleDown, ScaleError
+from airflow_provider.values.model import WorkerId
 
 if TYPE_CHECKING:
-    from airflow_provider.ledger.jobs_view import JobsSnapshot
-    from airflow_provider.ledger.orphans import Orphan
-    from airflow_provider.ledger.status_view import StatusSnapshot
-    from airflow_provider.requests.configuring import GroupSetting
-    from airflow_provider.topics.group_topics import GroupTopics, Submission
+    from airflow_provider.group.declarative.requests.configuring import GroupSetting
+    from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
+    from airflow_provider.state.views.jobs_view import JobsSnapshot
+    from airflow_provider.state.views.orphans import Orphan
+    from airflow_provider.state.views.status_view import StatusSnapshot
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class SparkGroupHook(BaseHook):
 
         :raises TopicError: if the topics can't be created, read or written; says what is missing
         """
-        from airflow_provider.common import one_shot
+        from airflow_provider.integration import one_shot
 
         if not definition.submitted_at_ms:
             definition = replace(definition, submitted_at_ms=wall_ms())
@@ -118,7 +118,7 @@ class SparkGroupHook(BaseHook):
         :returns: whether there was such a job
         :raises TopicError: as :meth:`submit_job`
         """
-        from airflow_provider.common import one_shot
+        from airflow_provider.integration import one_shot
 
         try:
             return one_shot.remove_job(self.get_settings(), group, job, by=_who(by))
@@ -351,7 +351,7 @@ class SparkGroupHook(BaseHook):
         :raises GroupConfigError: if a value is refused; says what is wrong and what to do
         :raises TopicError: if no coordinator can be asked, or none has answered
         """
-        from airflow_provider.requests.configuring import configure_group
+        from airflow_provider.group.declarative.requests.configuring import configure_group
 
         return self._run(lambda settings: configure_group(settings, group, changes or {}, frozenset(reset)))
 
@@ -368,8 +368,8 @@ class SparkGroupHook(BaseHook):
         :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
         """
-        from airflow_provider.common.deserted import is_deserted
-        from airflow_provider.ledger.orphans import orphans
+        from airflow_provider.integration.deserted import is_deserted
+        from airflow_provider.state.views.orphans import orphans
 
         deserted = self._run(partial(is_deserted, group))
         return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=deserted))) or []
@@ -383,11 +383,11 @@ class SparkGroupHook(BaseHook):
         :raises TransportError: if no broker answers
         :raises TopicError: if that can't be written
         """
-        from airflow_provider.common.deserted import is_deserted
-        from airflow_provider.hands import orphans as ending
-        from airflow_provider.hands.servers import Servers
         from airflow_provider.hooks.spark_connect import token_of_handle
-        from airflow_provider.ledger.orphans import orphans
+        from airflow_provider.integration.deserted import is_deserted
+        from airflow_provider.state.views.orphans import orphans
+        from airflow_provider.worker.hands import orphans as ending
+        from airflow_provider.worker.hands.servers import Servers
 
         settings = self.get_settings()
         servers = Servers(own=None, token_of=token_of_handle, allowed=AllowedServers.of(allowed_spark_servers))
@@ -422,7 +422,7 @@ class SparkGroupHook(BaseHook):
 
         :raises TopicError: if no broker answers in time
         """
-        from airflow_provider.common import one_shot
+        from airflow_provider.integration import one_shot
 
         return one_shot.list_groups(self.get_settings(), timeout_s=timeout_s)
 
@@ -431,7 +431,7 @@ class SparkGroupHook(BaseHook):
 
         :raises TopicError: if they can't be read
         """
-        from airflow_provider.common import one_shot
+        from airflow_provider.integration import one_shot
 
         try:
             seen = one_shot.read_group(self.get_settings(), group)
@@ -461,7 +461,7 @@ class SparkGroupHook(BaseHook):
             return None if timeout_s is None else max(0.0, until - time.monotonic())
 
         async def wait(settings: KafkaSettings) -> T:
-            from airflow_provider.group.shared import watched_topics
+            from airflow_provider.group.live.shared import watched_topics
 
             async with watched_topics(settings, group, timeout_s=left_s()) as topics:
                 await topics.wait_for(holds, timeout_s=left_s())
@@ -474,7 +474,7 @@ class SparkGroupHook(BaseHook):
         """Call ``act`` with the group's topics, read to their ends; None if they do not exist."""
 
         async def run(settings: KafkaSettings) -> T | None:
-            from airflow_provider.topics.group_topics import GroupTopics
+            from airflow_provider.kafka.topics.group_topics import GroupTopics
 
             try:
                 async with GroupTopics(settings, group, needs) as topics:
@@ -486,7 +486,7 @@ class SparkGroupHook(BaseHook):
         return self._run(run)
 
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
-        from airflow_provider.common import one_shot
+        from airflow_provider.integration import one_shot
 
         settings = self.get_settings()  # before the loop runs, because only the task's own thread may ask Airflow
         return one_shot.run(lambda: ask(settings))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from airflow_provider.ledger.topic_view import About
+from airflow_provider.state.views.topic_view import About
 
 Listener = Callable[[], None]
 

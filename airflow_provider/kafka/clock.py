@@ -14,7 +14,7 @@ MEASURE: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def now_ms() -> int:
     """The monotonic clock of leases and of all other times of a membership, in milliseconds.
 
-    An event loop has another clock: see :mod:`airflow_provider.group.timers`.
+    An event loop has another clock: see :mod:`airflow_provider.group.live.timers`.
     """
     return time.clock_gettime_ns(MEASURE) // 1_000_000
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.common.parameters import TimeSpan, choice, milliseconds
-from airflow_provider.learners.model import LearnedRule, Limits
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+from airflow_provider.assignment.learners.model import LearnedRule, Limits
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.integration.parameters import TimeSpan, choice, milliseconds
+from airflow_provider.values.model import ConnectProtocol, WorkerId
 
 _LEASE_MARGIN_MS: Final = 2_000
 

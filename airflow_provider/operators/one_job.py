@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.parameters import group_name, is_template, job_name, task_indexes
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.group_task import GroupTask
+from airflow_provider.integration.parameters import group_name, is_template, job_name, task_indexes
 
 
 class OneJobOperator(GroupTask):

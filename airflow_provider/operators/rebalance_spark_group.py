@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.common.airflow_names import AirflowFailException
-from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.parameters import group_name, is_template
-from airflow_provider.common.patience import waited_out
-from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.operations.operations import OperationError
+from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.group_task import GroupTask
+from airflow_provider.integration.parameters import group_name, is_template
+from airflow_provider.integration.patience import waited_out
+from airflow_provider.integration.task_instance import who_acts
+from airflow_provider.state.operations.operations import OperationError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

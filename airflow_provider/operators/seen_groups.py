@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.reports.narration import names_in_words
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.reports.narration import names_in_words
 
 
 def groups_in_words(kafka_conn_id: str) -> str:

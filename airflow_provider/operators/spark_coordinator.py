@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow_provider.common.airflow_names import AirflowException
-from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.parameters import TimeSpan, milliseconds
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.protocol.saved import check_saved
+from airflow_provider.integration.airflow_names import AirflowException
+from airflow_provider.integration.group_task import GroupTask
+from airflow_provider.integration.parameters import TimeSpan, milliseconds
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
+from airflow_provider.values.saved import check_saved
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,12 +8,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
-from airflow_provider.common.asset_events import tell_assets
-from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
-from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.links import SparkGroupLink, group_link, show_link
-from airflow_provider.common.parameters import (
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, conf
+from airflow_provider.integration.asset_events import tell_assets
+from airflow_provider.integration.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.integration.group_task import GroupTask
+from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
+from airflow_provider.integration.parameters import (
     TimeSpan,
     choice,
     group_name,
@@ -24,26 +25,25 @@ from airflow_provider.common.parameters import (
     text_mapping,
     whole_number,
 )
-from airflow_provider.common.patience import waited_out
-from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.patience import waited_out
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.presence import nobody
-from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.kafka.topics.errors import PassingError
 from airflow_provider.operators.one_job import OneJobOperator
-from airflow_provider.records import JobDefinition, JobError, TaskKind
-from airflow_provider.reports.report import JobReport
-from airflow_provider.reports.standing import Pace
-from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
-from airflow_provider.spark.entry_point import JobCodeError
-from airflow_provider.topics.errors import PassingError
+from airflow_provider.spark.job.config_schema import ConfigError, SchemaError, check_config_here
+from airflow_provider.spark.job.entry_point import JobCodeError
+from airflow_provider.state.records import JobDefinition, JobError, TaskKind
+from airflow_provider.state.reports.report import JobReport
+from airflow_provider.state.reports.standing import Pace
+from airflow_provider.state.views.presence import nobody
+from airflow_provider.state.views.retrying import retried_in_words
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal, problem_in_words
 from airflow_provider.triggers.group import GroupTrigger, check_not_given_up
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider.ledger.jobs_view import JobsSnapshot
-    from airflow_provider.ledger.status_view import StatusSnapshot
+    from airflow_provider.state.views.jobs_view import JobsSnapshot
+    from airflow_provider.state.views.status_view import StatusSnapshot
 
 _BESIDE: Final = "If its workers come after this task in the DAG, they never start: let them start beside it"
 

@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow_provider.assignors.policy import Policy, PolicyName
-from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
-from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
-from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
-from airflow_provider.common.linking import FollowedLink
-from airflow_provider.common.links import SparkGroupLink, group_link, show_link
-from airflow_provider.common.parameters import (
+from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, LearnedRule
+from airflow_provider.assignment.policy import Policy, PolicyName
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, conf
+from airflow_provider.integration.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.integration.group_task import GroupTask
+from airflow_provider.integration.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
+from airflow_provider.integration.linking import FollowedLink
+from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
+from airflow_provider.integration.parameters import (
     TimeSpan,
     allowed_conf,
     allowed_servers,
@@ -33,24 +37,20 @@ from airflow_provider.common.parameters import (
     whole_number,
     worker_name,
 )
-from airflow_provider.common.patience import waited_out
-from airflow_provider.common.task_instance import OVER, TOLD_TO_END, TaskPage
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
-from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
-from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.patience import waited_out
+from airflow_provider.integration.task_instance import OVER, TOLD_TO_END, TaskPage
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.learners.model import DEFAULT_LIMITS, LearnedRule
-from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.membership_settings import membership_settings
 from airflow_provider.operators.seen_groups import groups_in_words
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
-from airflow_provider.protocol.model import ConnectProtocol
-from airflow_provider.protocol.saved import check_saved
-from airflow_provider.records import WorkerPhase
-from airflow_provider.spark_connect.server import is_connect
+from airflow_provider.spark.connect.server import is_connect
+from airflow_provider.state.records import WorkerPhase
 from airflow_provider.triggers.claims import is_of
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import ConnectProtocol
+from airflow_provider.values.saved import check_saved
 from airflow_provider.worker.ending import WORK_IS_OVER, Ending
 from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
@@ -63,7 +63,7 @@ from airflow_provider.worker.settings import Until
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider.ledger.status_view import StatusSnapshot
+    from airflow_provider.state.views.status_view import StatusSnapshot
 
 RUNNERS: Final = ("local", "noop")
 _SAME_NAME: Final = (

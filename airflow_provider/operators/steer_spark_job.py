@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow_provider.common.parameters import (
+from airflow_provider.integration.parameters import (
     TimeSpan,
     is_template,
     json_map,
@@ -13,11 +13,18 @@ from airflow_provider.common.parameters import (
     text_changes,
     whole_number,
 )
-from airflow_provider.operations.operations import AlterJob, HaltJob, JobOperation, RestartJob, ResumeJob, StopTasks
 from airflow_provider.operators.one_job import SomeTasksOperator
 from airflow_provider.operators.steering import SteerSparkJob
-from airflow_provider.records import Halt, JobError
-from airflow_provider.records.session_conf import check_session_conf
+from airflow_provider.state.operations.operations import (
+    AlterJob,
+    HaltJob,
+    JobOperation,
+    RestartJob,
+    ResumeJob,
+    StopTasks,
+)
+from airflow_provider.state.records import Halt, JobError
+from airflow_provider.state.records.session_conf import check_session_conf
 
 
 class PauseSparkJobOperator(SteerSparkJob):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from airflow_provider.common.airflow_names import AirflowFailException
-from airflow_provider.common.parameters import group_name, job_name
-from airflow_provider.common.patience import waited_out
-from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.operations.operations import JobOperation, OperationError
-from airflow_provider.operations.words import outcome_in_words
+from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.parameters import group_name, job_name
+from airflow_provider.integration.patience import waited_out
+from airflow_provider.integration.task_instance import who_acts
 from airflow_provider.operators.one_job import OneJobOperator
-from airflow_provider.records import JobError
+from airflow_provider.state.operations.operations import JobOperation, OperationError
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import JobError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.assignors.policy import LONGEST_DELAY_MS
-from airflow_provider.common.airflow_names import conf
-from airflow_provider.common.task_instance import OVER
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.assignment.policy import LONGEST_DELAY_MS
+from airflow_provider.integration.airflow_names import conf
+from airflow_provider.integration.task_instance import OVER
 from airflow_provider.worker.ending import KILLED
 
 _MARGIN_MS: Final = 60_000

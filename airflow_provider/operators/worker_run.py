@@ -10,26 +10,26 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.common.airflow_stats import of_task
-from airflow_provider.common.lineage import UNTOLD, LineageTeller
-from airflow_provider.common.linking import FollowedLink, following_leader
-from airflow_provider.common.masking import masked
-from airflow_provider.common.metering import observer_of
-from airflow_provider.common.patience import patiently
-from airflow_provider.common.task_instance import TOLD_TO_END, TaskPage, why_ended
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_connect import token_of_handle
+from airflow_provider.integration.lineage import UNTOLD, LineageTeller
+from airflow_provider.integration.linking import FollowedLink, following_leader
+from airflow_provider.integration.masking import masked
+from airflow_provider.integration.patience import patiently
+from airflow_provider.integration.stats.airflow_stats import of_task
+from airflow_provider.integration.stats.metering import observer_of
+from airflow_provider.integration.task_instance import TOLD_TO_END, TaskPage, why_ended
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.errors import PassingError, TopicError
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.tries import RUNNING, Tries
-from airflow_provider.protocol.model import Epoch
-from airflow_provider.records import WorkerPhase
-from airflow_provider.topics.errors import PassingError, TopicError
+from airflow_provider.state.records import WorkerPhase
+from airflow_provider.values.model import Epoch
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
-    from airflow_provider.ledger.status_view import StatusSnapshot
+    from airflow_provider.state.views.status_view import StatusSnapshot
     from airflow_provider.worker.ending import Outcome
     from airflow_provider.worker.holding import Held
 
@@ -159,7 +159,7 @@ class WorkerRun:
 
     async def _work(self) -> RunResult:
         # Imported here, because they import Kafka's clients and PySpark, and DAG files import this module.
-        from airflow_provider.hands.in_process import InThisProcess
+        from airflow_provider.worker.hands.in_process import InThisProcess
         from airflow_provider.worker.holding import Holding, held
 
         self._thread.call_soon(self._leave)  # in case it was asked before the loop ran

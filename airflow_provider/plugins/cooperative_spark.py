@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_provider.common.links import SparkGroupLink, airflow_base_url
+from airflow_provider.integration.links import SparkGroupLink, airflow_base_url
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
-from airflow_provider.common.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
-from airflow_provider.common.failure_reports import leave_present_report, leave_report
-from airflow_provider.common.for_good import failing_for_good
-from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.links import SparkGroupLink, group_link, show_link
-from airflow_provider.common.parameters import group_name, is_template, text
-from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
+from airflow_provider.integration.failure_reports import leave_present_report, leave_report
+from airflow_provider.integration.for_good import failing_for_good
+from airflow_provider.integration.group_task import GroupTask
+from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
+from airflow_provider.integration.parameters import group_name, is_template, text
+from airflow_provider.integration.storable import storable
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.reports.standing import Pace, SoFar
-from airflow_provider.topics.errors import PassingError
+from airflow_provider.kafka.topics.errors import PassingError
+from airflow_provider.state.reports.standing import Pace, SoFar
 from airflow_provider.triggers.conditions import problem_in_words
 from airflow_provider.triggers.group import GroupTrigger, check_not_given_up, given_up
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from airflow_provider.spark_connect.server import ConnectServer, is_connect
+from airflow_provider.spark.connect.server import ConnectServer, is_connect
 
 _STANDALONE: Final = "spark://"
 _KINDS: Final = ("local", _STANDALONE, "k8s://", "yarn")

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
-from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.job import Config
+from airflow_provider.spark.job.asset_writes import AssetWrite
 from airflow_provider.spark.lineage import Lineage
+from airflow_provider.spark.local.job_counts import JobCounts
+from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
+from airflow_provider.values.model import Epoch, TaskId, Tasks, labelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class TaskOrder:
     :param epoch: the assignment that gave the task to this worker
     :param attempt: which try this is, from 1
     :param run_key: the name of the run of a bounded job
-    :param checkpoint_location: see :func:`airflow_provider.spark.checkpoints.checkpoint_location`
+    :param checkpoint_location: see :func:`airflow_provider.spark.job.checkpoints.checkpoint_location`
     :param name: the task's name in the plan, for people; empty: it has none
     :param max_tasks: for a planner: the most tasks that the plan may have
     :param session_conf: settings for its session

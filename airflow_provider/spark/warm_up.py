@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.driver.checkpoint_files import read_newest
-from airflow_provider.spark.attempt import TaskSession, task_context
-from airflow_provider.spark.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
-from airflow_provider.spark.failures import Mask
+from airflow_provider.spark.attempts.attempt import TaskSession, task_context
+from airflow_provider.spark.attempts.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
+from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.local.checkpoint_files import read_newest
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     TaskOrder,

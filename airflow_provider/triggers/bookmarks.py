@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
-from airflow_provider.topics.errors import PassingError, RightsError, TopicError
-from airflow_provider.topics.rights import Operation, Right
+from airflow_provider.kafka.topics.errors import PassingError, RightsError, TopicError
+from airflow_provider.kafka.topics.rights import Operation, Right
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.transport import GroupTransport
-    from airflow_provider.kafka.wire.messages import CommittedOffset, NodeId
+    from airflow_provider.kafka.group_requests.messages import CommittedOffset, NodeId
+    from airflow_provider.kafka.group_requests.transport import GroupTransport
 
 _PATIENCE_S: Final = 10.0
 _AGAIN_S: Final = 0.1

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.integration.task_instance import TaskPage
+from airflow_provider.state.records import WorkerPhase, WorkerStatus
 
 
 class Claim(str, Enum):

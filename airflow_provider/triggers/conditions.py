@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider.common.storable import storable
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import nobody
-from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
-from airflow_provider.ledger.scaling import departure, still_there, workers_in_words
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import JobDefinition, Removal
-from airflow_provider.reports.departures import departure_in_words
-from airflow_provider.reports.report import GroupReport, JobReport
-from airflow_provider.reports.standing import SoFar, Standing
+from airflow_provider.integration.storable import storable
+from airflow_provider.state.records import JobDefinition, Removal
+from airflow_provider.state.reports.departures import departure_in_words
+from airflow_provider.state.reports.report import GroupReport, JobReport
+from airflow_provider.state.reports.standing import SoFar, Standing
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import nobody
+from airflow_provider.state.views.progress import JobProgress, JobState, converged, job_progress
+from airflow_provider.state.views.scaling import departure, still_there, workers_in_words
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

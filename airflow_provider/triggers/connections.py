@@ -134,7 +134,7 @@ class Connection:
 async def _reach(settings: KafkaSettings) -> None:
     """:raises TransportError: if no broker accepts these"""
     # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
-    shared = await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
+    shared = await asyncio.to_thread(importlib.import_module, "airflow_provider.group.live.shared")
     await shared.reach(settings)
 
 

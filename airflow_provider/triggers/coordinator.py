@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider.common.shard_metering import shard_meter
-from airflow_provider.common.storable import storable, storing_failures
-from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.integration.stats.shard_metering import shard_meter
+from airflow_provider.integration.storable import storable, storing_failures
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.triggers.connections import connection_of, with_its_settings
+from airflow_provider.values.saved import SAVED_VERSION, check_saved
 
 _LOOK_S: Final = 1.0
 
@@ -54,13 +54,13 @@ class CoordinatorTrigger(BaseTrigger):
         async with connection_of(self.kafka_conn_id) as connection:
             # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
             # time.
-            await asyncio.to_thread(importlib.import_module, "airflow_provider.shards.candidates")
+            await asyncio.to_thread(importlib.import_module, "airflow_provider.group.declarative.server.candidates")
             error = await with_its_settings(connection, self._coordinate)
         yield TriggerEvent({"v": SAVED_VERSION, "error": storable(error)})  # type: ignore[no-untyped-call]  # without hints
 
     async def _coordinate(self, settings: KafkaSettings) -> str:
         """:returns: why no groups can be coordinated until people act"""
-        from airflow_provider.shards.candidates import candidate
+        from airflow_provider.group.declarative.server.candidates import candidate
 
         async with candidate(settings, self.coordinator, shard_meter()) as server:
             while (refusal := server.refusal) is None:  # noqa: ASYNC110  it is another thread's

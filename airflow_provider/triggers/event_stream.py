@@ -18,16 +18,16 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.records import TopicNames
-from airflow_provider.reports.group_events import EventKind, GroupEvent
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.records import TopicNames
+from airflow_provider.state.reports.group_events import EventKind, GroupEvent
 from airflow_provider.triggers.bookmarks import Bookmark
 from airflow_provider.triggers.connections import Connection, connection_of, with_its_settings
+from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 
 if TYPE_CHECKING:
-    from airflow_provider.topics.event_feed import EventFeed, Told
+    from airflow_provider.kafka.topics.event_feed import EventFeed, Told
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class EventStream:
         try:
             async with connection_of(self._watched.kafka_conn_id) as connection:
                 # Not at the top, because a DAG file imports this; in a thread, because it takes long.
-                await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
+                await asyncio.to_thread(importlib.import_module, "airflow_provider.group.live.shared")
                 await self._read_on(connection)
         except Exception as fault:  # noqa: BLE001  it is raised where the events are awaited
             self._queue.put_nowait(fault)
@@ -161,8 +161,8 @@ class EventStream:
 
         :raises TopicError: if the topic or the bookmark can't be read
         """
-        from airflow_provider.group.shared import shared_transport, watched_topics
-        from airflow_provider.topics.rights import TOLD_OF_EVENTS
+        from airflow_provider.group.live.shared import shared_transport, watched_topics
+        from airflow_provider.kafka.topics.rights import TOLD_OF_EVENTS
 
         group = self._watched.group
         async with shared_transport(settings) as transport:
@@ -197,7 +197,7 @@ class EventStream:
 
     async def _begins_at(self, settings: KafkaSettings, bookmark: Bookmark) -> int:
         """The offset of the bookmark. A new watcher begins at the topic's end, or at 0 if there is no group yet."""
-        from airflow_provider.topics.followed import FollowedTopics
+        from airflow_provider.kafka.topics.followed import FollowedTopics
 
         topics = FollowedTopics(settings, self._watched.group)
         try:

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider.common.airflow_names import AirflowFailException
-from airflow_provider.common.linking import following_leader, link_of_trigger
-from airflow_provider.common.links import group_link
-from airflow_provider.common.patience import patiently
-from airflow_provider.common.storable import storable, storing_failures
+from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.linking import following_leader, link_of_trigger
+from airflow_provider.integration.links import group_link
+from airflow_provider.integration.patience import patiently
+from airflow_provider.integration.storable import storable, storing_failures
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
-from airflow_provider.topics.errors import LastingError
+from airflow_provider.kafka.topics.errors import LastingError
 from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.watching import answer_to
+from airflow_provider.values.saved import SAVED_VERSION, check_saved
 
 if TYPE_CHECKING:
-    from airflow_provider.ledger.jobs_view import JobsSnapshot
-    from airflow_provider.ledger.status_view import StatusSnapshot
-    from airflow_provider.reports.standing import SoFar
+    from airflow_provider.state.reports.standing import SoFar
+    from airflow_provider.state.views.jobs_view import JobsSnapshot
+    from airflow_provider.state.views.status_view import StatusSnapshot
 
 
 _GIVEN_UP: Final = "given_up"
@@ -97,7 +97,7 @@ class GroupTrigger(BaseTrigger):
         async with connection_of(self.kafka_conn_id) as connection:
             # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
             # time.
-            await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
+            await asyncio.to_thread(importlib.import_module, "airflow_provider.group.live.shared")
             try:
                 event = await with_its_settings(connection, self._wait)
             except LastingError as wrong:
@@ -112,7 +112,7 @@ class GroupTrigger(BaseTrigger):
         return self.condition.so_far(jobs, status).of_group(self.group)
 
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
-        from airflow_provider.group.shared import watched_topics
+        from airflow_provider.group.live.shared import watched_topics
 
         async with watched_topics(settings, self.group) as topics:
             telling, following = (

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider.common.parameters import group_name, text
-from airflow_provider.common.storable import storable, storing_failures
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
-from airflow_provider.reports.group_events import EventKind
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.integration.parameters import group_name, text
+from airflow_provider.integration.storable import storable, storing_failures
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.reports.group_events import EventKind
 from airflow_provider.triggers.event_stream import EventStream, Telling, Watched
+from airflow_provider.values.saved import SAVED_VERSION, check_saved
 
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import SharedStreamProducer

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook, token_for
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.triggers.shared_answers import SharedAnswers
 
 if TYPE_CHECKING:
-    from airflow_provider.hands.servers import TokenOf
-    from airflow_provider.spark_connect.handle import QueryHandle
+    from airflow_provider.spark.connect.handle import QueryHandle
+    from airflow_provider.worker.hands.servers import TokenOf
 
 _ADDRESSES: Final = SharedAnswers[SparkAddress](lambda conn_id: SparkConnectHook(conn_id).aget_address())
 

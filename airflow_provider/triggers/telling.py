@@ -17,12 +17,12 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import off_loop
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.reports.standing import SAY_EVERY_S, Pace, SoFar
+from airflow_provider.state.reports.standing import SAY_EVERY_S, Pace, SoFar
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 
 if TYPE_CHECKING:
-    from airflow_provider.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 

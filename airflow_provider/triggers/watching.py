@@ -15,9 +15,9 @@ from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.triggers.conditions import Answer, Condition
 
 if TYPE_CHECKING:
-    from airflow_provider.ledger.jobs_view import JobsSnapshot
-    from airflow_provider.ledger.status_view import StatusSnapshot
-    from airflow_provider.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.state.views.jobs_view import JobsSnapshot
+    from airflow_provider.state.views.status_view import StatusSnapshot
 
 
 class _Watch:

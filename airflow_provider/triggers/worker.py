@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider.common.airflow_names import conf
-from airflow_provider.common.airflow_stats import of_process
-from airflow_provider.common.linking import following_leader, link_of_trigger
-from airflow_provider.common.masking import masked
-from airflow_provider.common.metering import observer_of
-from airflow_provider.common.patience import patiently
-from airflow_provider.common.storable import storable, storable_state, storing_failures
-from airflow_provider.common.task_instance import OVER, push_xcom, state_of, why_ended
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.integration.airflow_names import conf
+from airflow_provider.integration.linking import following_leader, link_of_trigger
+from airflow_provider.integration.masking import masked
+from airflow_provider.integration.patience import patiently
+from airflow_provider.integration.stats.airflow_stats import of_process
+from airflow_provider.integration.stats.metering import observer_of
+from airflow_provider.integration.storable import storable, storable_state, storing_failures
+from airflow_provider.integration.task_instance import OVER, push_xcom, state_of, why_ended
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.off_loop import off_loop
-from airflow_provider.protocol.model import Epoch
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
-from airflow_provider.records import WorkerPhase, WorkerStatus
-from airflow_provider.reports.standing import group_so_far
+from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.reports.standing import group_so_far
 from airflow_provider.triggers.claims import Claim, claim_of, is_of
 from airflow_provider.triggers.connections import Connection, connection_of
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
+from airflow_provider.values.model import Epoch
+from airflow_provider.values.saved import SAVED_VERSION, check_saved
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
 from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
-    from airflow_provider.ledger.status_view import StatusSnapshot
-    from airflow_provider.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.state.views.status_view import StatusSnapshot
     from airflow_provider.worker.ending import Outcome
     from airflow_provider.worker.holding import Held, Holding, Place
 
@@ -64,11 +64,11 @@ def _load() -> None:
     be importing a module that is already in ``sys.modules``.
     """
     for module in (
-        "airflow_provider.group.classic",
-        "airflow_provider.group.declarative",
-        "airflow_provider.shards.candidates",
+        "airflow_provider.group.live.classic",
+        "airflow_provider.group.live.declarative",
+        "airflow_provider.group.declarative.server.candidates",
         "airflow_provider.worker.holding",
-        "airflow_provider.hands.watching_hands",
+        "airflow_provider.worker.hands.watching_hands",
     ):
         importlib.import_module(module)
     _freeze("Kafka's clients")
@@ -100,9 +100,9 @@ class WorkerTrigger(BaseTrigger):
     user ends the task, the membership ends.
 
     :param kafka_conn_id: the connection; its contents are not stored
-    :param plan: see :class:`~airflow_provider.common.worker_values.WorkerSpec`
+    :param plan: see :class:`~airflow_provider.integration.worker_values.WorkerSpec`
     :param saved: the membership, as the task's process left it
-    :param story: see :class:`~airflow_provider.common.worker_values.WorkerStory`
+    :param story: see :class:`~airflow_provider.integration.worker_values.WorkerStory`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     :param push_summary: whether to push a summary as the task's ``return_value``
     :param ends_task: whether it may end the task by itself. Airflow then creates no asset events for the task's
@@ -254,8 +254,8 @@ class WorkerTrigger(BaseTrigger):
         )
 
     def _place(self) -> Place:
-        from airflow_provider.hands.standby import InTriggerer
-        from airflow_provider.hands.watching_hands import WatchesInTriggerer
+        from airflow_provider.worker.hands.standby import InTriggerer
+        from airflow_provider.worker.hands.watching_hands import WatchesInTriggerer
 
         pause_s = functools.partial(pause_left_s, self.deferred_at_ms)
         watches = self.spec.watches

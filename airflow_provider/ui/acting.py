@@ -7,14 +7,11 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, status
 
-from airflow_provider.common import one_shot
-from airflow_provider.common.parameters import worker_name
+from airflow_provider.integration import one_shot
+from airflow_provider.integration.parameters import worker_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.retrying import retried_in_words
-from airflow_provider.ledger.scaling import count
-from airflow_provider.operations.operations import (
+from airflow_provider.state.operations.operations import (
     HaltJob,
     Operation,
     Rebalance,
@@ -23,13 +20,16 @@ from airflow_provider.operations.operations import (
     SetLogLevel,
     StopTasks,
 )
-from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.protocol.in_short import in_short
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import ControlAction, ControlRecord, Halt, LogLevel
+from airflow_provider.state.views.presence import may_be_asked
+from airflow_provider.state.views.retrying import retried_in_words
+from airflow_provider.state.views.scaling import count
 from airflow_provider.ui.doing import Act, Done, done
 from airflow_provider.ui.rights import may_steer
 from airflow_provider.ui.visits import Visit
+from airflow_provider.values.in_short import in_short
+from airflow_provider.values.model import WorkerId
 
 _MOST_NAMED: Final = 10
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 from fastapi import HTTPException, status
 
-from airflow_provider.common.parameters import choice
+from airflow_provider.integration.parameters import choice
 
 
 class PageActions(Enum):

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Query, status
 
-from airflow_provider.common import one_shot
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.operations.operations import AlterJob
-from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.records import JobDefinition, TaskKind
+from airflow_provider.state.operations.operations import AlterJob
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import JobDefinition, TaskKind
+from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.ui.doing import Done, done
 from airflow_provider.ui.rights import may_define, may_see_configs
 from airflow_provider.ui.views.config_form import Declared, declared_by

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 from fastapi import HTTPException, status
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.scaling import ScaleError
-from airflow_provider.operations.operations import OperationError
-from airflow_provider.records import JobError
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.operations.operations import OperationError
+from airflow_provider.state.records import JobError
+from airflow_provider.state.views.scaling import ScaleError
 from airflow_provider.ui.visits import Visit
 from airflow_provider.ui.world import MOST_ACTS
 

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from airflow_provider.common.airflow_teams import team_of
 from airflow_provider.hooks.whereabouts import Whereabouts, rendered_fields, whereabouts
+from airflow_provider.integration.airflow_teams import team_of
 from airflow_provider.ui.rights import Seeing, may_see_dag
 
 router: Final = APIRouter(prefix="/api")

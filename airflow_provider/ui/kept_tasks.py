@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.records import PlanRecord
+from airflow_provider.state.records import PlanRecord
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import FoundTask, KnownPlan, found_tasks
 
 

@@ -7,9 +7,7 @@ from typing import Annotated, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
-from airflow_provider.records import TaskState
-from airflow_provider.turns import BusyError
+from airflow_provider.state.records import TaskState
 from airflow_provider.ui.answers import Question
 from airflow_provider.ui.pages import Clusters, GroupPage, begun, clusters, head_of
 from airflow_provider.ui.rights import Seeing
@@ -21,6 +19,8 @@ from airflow_provider.ui.views.workers import pages_of_waiting, workers_view
 from airflow_provider.ui.visits import Visit
 from airflow_provider.ui.watching import Seen, WatchedGroup
 from airflow_provider.ui.world import ItsWorld
+from airflow_provider.values.model import HIGHEST_INDEX, TaskId
+from airflow_provider.values.turns import BusyError
 
 router: Final = APIRouter(prefix="/api")
 

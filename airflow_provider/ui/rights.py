@@ -19,7 +19,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import Depends, HTTPException, Request, status
 
-from airflow_provider.common.airflow_teams import all_teams, team_of
+from airflow_provider.integration.airflow_teams import all_teams, team_of
 from airflow_provider.ui.allowed_acts import PageActions
 from airflow_provider.ui.visits import Visit
 from airflow_provider.ui.world import ItsWorld

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fastapi import HTTPException, status
 
-from airflow_provider.common.parameters import group_name
 from airflow_provider.hooks.shown_connections import Named
+from airflow_provider.integration.parameters import group_name
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.watching import WatchedGroup
 from airflow_provider.ui.world import World

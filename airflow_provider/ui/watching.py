@@ -16,21 +16,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.memo import Memo
-from airflow_provider.topics.admin import TopicAdmin
-from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.followed import FollowedTopics
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.timeline_feed import TimelineFeed
-from airflow_provider.turns import Turns
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.followed import FollowedTopics
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.timeline_feed import TimelineFeed
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 from airflow_provider.ui.views.tasks import FoundTask
+from airflow_provider.values.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.memo import Memo
+from airflow_provider.values.turns import Turns
 
 log: Final = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from airflow_provider.common.audit_log import note_in_audit_log
-from airflow_provider.common.links import airflow_base_url
 from airflow_provider.hooks.held_tasks import HeldTasks
 from airflow_provider.hooks.shown_connections import Connections
-from airflow_provider.turns import Turns
+from airflow_provider.integration.audit_log import note_in_audit_log
+from airflow_provider.integration.links import airflow_base_url
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
 from airflow_provider.ui.watching import Watches
+from airflow_provider.values.turns import Turns
 
 MOST_ACTS: Final = 8
 """The most actions at a time. Each waits for a broker, for half a minute if that is away, in one of the 40 threads in

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 
 STOPPED: Final = Absence(left=LeaveReason.STOPPED)
 DRAINED: Final = Absence(left=LeaveReason.DRAINED)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf
-from airflow_provider.spark_connect.server import NO_OTHERS, AllowedServers
+from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers
+from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
 
 NEVER_S: Final = 10.0**9
 DEFAULT_MAX_SPARK_DEATHS: Final = 3

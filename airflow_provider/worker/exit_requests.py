@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_provider.assignors.model import Absence
+from airflow_provider.assignment.model import Absence
 from airflow_provider.worker.ending import STOPPED
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.group.membership import Saved
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_saved
+from airflow_provider.values.saved import SAVED_VERSION, check_saved, reading_saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.group.membership import GroupProtocol, KnowsGone, Memberships
-from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import Epoch
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.values.model import Epoch
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.handed_over import HandedOver

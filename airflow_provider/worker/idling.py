@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from airflow_provider.group.timers import Timer, call_at
+from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.records import TaskStatus
-from airflow_provider.reports.standing import SAY_AGAIN_S
+from airflow_provider.state.records import TaskStatus
+from airflow_provider.state.reports.standing import SAY_AGAIN_S
 from airflow_provider.worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from typing import Any, Final
 
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError
+from airflow_provider.kafka.topics.errors import BrokerAwayError, TooLargeError, TopicError
+from airflow_provider.values.model import TaskId, WorkerId
 
 log = logging.getLogger(__name__)
 

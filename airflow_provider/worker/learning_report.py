@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 _EVERY_S: Final = 1.0
 """The least time between two reports. What is ready or has failed is reported immediately: somebody waits for it."""

@@ -1,4 +1,4 @@
-"""The worker's lease, as its tasks' threads see it (a :class:`~airflow_provider.spark.fencing.Lease`)."""
+"""The worker's lease, as its tasks' threads see it (a :class:`~airflow_provider.spark.job.fencing.Lease`)."""
 
 from __future__ import annotations
 

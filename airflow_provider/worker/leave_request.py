@@ -8,14 +8,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.assignors.model import Absence
+from airflow_provider.assignment.model import Absence
+from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.group.membership import Membership
-from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.protocol.in_short import in_short
-from airflow_provider.records import ControlAction, ControlRecord
+from airflow_provider.state.records import ControlAction, ControlRecord
+from airflow_provider.values.in_short import in_short
 from airflow_provider.worker.ending import DRAINED, STOPPED
-from airflow_provider.worker.hands import Hands
+from airflow_provider.worker.hands.port import Hands
 from airflow_provider.worker.own_record import OwnRecord
 
 log = logging.getLogger(__name__)

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import TaskState, TaskStatus
-from airflow_provider.records.failing import conflicts_since, keeps_failing
-from airflow_provider.reports.group_warnings import group_warnings
-from airflow_provider.reports.narration import epoch_in_words
+from airflow_provider.state.records import TaskState, TaskStatus
+from airflow_provider.state.records.failing import conflicts_since, keeps_failing
+from airflow_provider.state.reports.group_warnings import group_warnings
+from airflow_provider.state.reports.narration import epoch_in_words
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.views.status_view import StatusSnapshot, steps_since
+from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 if TYPE_CHECKING:
-    from airflow_provider.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider.assignors.model import Absence
+from airflow_provider.assignment.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Tasks
-from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
-from airflow_provider.records.awaited import Awaited
-from airflow_provider.records.times import time_in_words
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.worker.hands import Hands
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.state.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.records.times import time_in_words
+from airflow_provider.values.model import NO_TASKS, UNKNOWN_MEMBER_ID, Tasks
+from airflow_provider.worker.hands.port import Hands
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.settings import WorkerSettings

@@ -18,11 +18,11 @@ import socket
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from airflow_provider.driver.jvm import kill_ownerless_jvm, present_jvm
-from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.procfs import is_over, start_of
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.spark.local.jvm import kill_ownerless_jvm, present_jvm
+from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.views.presence import is_same_process
+from airflow_provider.values.procfs import is_over, start_of
 
 log = logging.getLogger(__name__)
 

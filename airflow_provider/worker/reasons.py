@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider.ledger.progress import group_drained, why_idle
-from airflow_provider.protocol.model import Tasks
-from airflow_provider.records import ControlRecord
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.state.records import ControlRecord
+from airflow_provider.state.views.progress import group_drained, why_idle
+from airflow_provider.values.model import Tasks
 from airflow_provider.worker.idling import Idling
 from airflow_provider.worker.settings import Until, WorkerSettings
 

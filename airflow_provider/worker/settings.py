@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider.group.membership import MembershipSettings
-from airflow_provider.records import WorkerPhase
+from airflow_provider.state.records import WorkerPhase
 
 
 class Until(str, Enum):

@@ -2,8 +2,8 @@
 
 It leaves properly, so that the others get its tasks in that round. If its Spark does not start, it tries that again and
 again, and joins again when it works. A worker that is alone in its group does the same. If the worker is to blame for
-failures of its tasks (``blame/``), only they can show whether it still is: it joins again after a pause. The pauses get
-longer, since each try may cost some tasks an attempt.
+failures of its tasks (``state/blame/``), only they can show whether it still is: it joins again after a pause. The
+pauses get longer, since each try may cost some tasks an attempt.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from airflow_provider.assignors.model import Absence
-from airflow_provider.deadlines import DeadlineError, wait_at_most
+from airflow_provider.assignment.model import Absence
 from airflow_provider.group.membership import Membership
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.presence import is_same_process, stay
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.model import NO_TASKS, Epoch
-from airflow_provider.records import ControlRecord, WorkerPhase
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.state.records import ControlRecord, WorkerPhase
+from airflow_provider.state.views.presence import is_same_process, stay
+from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.reasons import ReasonsToEnd
@@ -93,7 +93,7 @@ class SteadyWorker:
 
     @property
     def stopped_running(self) -> int:
-        """As in :class:`~airflow_provider.worker.hands.Hands`, over all the times that it has joined."""
+        """As in :class:`~airflow_provider.worker.hands.port.Hands`, over all the times that it has joined."""
         return self._stopped_before + self._worker.hands.stopped_running
 
     def applied(self) -> Epoch:

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.assignors.model import Absence
+from airflow_provider.assignment.model import Absence
+from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
-from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.progress import may_run
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.in_short import in_short
-from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
-from airflow_provider.records import WorkerPhase
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.state.records import WorkerPhase
+from airflow_provider.state.views.presence import is_same_process
+from airflow_provider.state.views.progress import may_run
+from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.in_short import in_short
+from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
-from airflow_provider.worker.hands import Hands, Released
+from airflow_provider.worker.hands.port import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.learning_report import LearningReport
 from airflow_provider.worker.lease import WorkerLease

@@ -16,7 +16,7 @@ from explore.group import Group, GroupState, Member, validate, validate_generati
 from explore.rebalance import SESSION_AT, Rebalance, Taken
 from explore.values import AWAITED, NOW, Flight, Join, Sync, Way, is_heard, worker_of
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     HeartbeatAnswered,
     Left,
     Request,
@@ -25,8 +25,8 @@ from airflow_provider.membership.events import (
     SendLeave,
     Synced,
 )
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import MemberId
 
 
 def take(group: Group, flight: Flight, fresh: MemberId) -> Taken:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from airflow_provider.protocol.embedded import v3
-from airflow_provider.protocol.extensible import VERSION
-from airflow_provider.protocol.model import Epoch
+from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.classic.wire.extensible import VERSION
+from airflow_provider.values.model import Epoch
 
 _VERSION = VERSION.to_bytes(2, "big")
 _METADATA = frozenset({"protocols", "metadata"})

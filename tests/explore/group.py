@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import GenerationId, MemberId, WorkerId
 
 
 class Member(NamedTuple):

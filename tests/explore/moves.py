@@ -43,7 +43,7 @@ from explore.values import (
     is_heard,
 )
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     HeartbeatAnswered,
     Joined,
     Left,
@@ -54,9 +54,9 @@ from airflow_provider.membership.events import (
     SendLeave,
     Synced,
 )
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 
 class Kind(str, Enum):

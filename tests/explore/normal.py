@@ -28,11 +28,11 @@ from explore.epochs import epoch_in, lowered
 from explore.group import Group
 from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process, Topics
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase, StateChanges
-from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, MemberId, TaskId
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase, StateChanges
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import NO_TASKS, ConnectProtocol, MemberId, TaskId
 
 _LONG_AGO = NOW - SETTINGS.rebalance_timeout_ms - DELAYED.max_delay_ms - TICK
 FLOORS: Mapping[str, int] = {

@@ -26,10 +26,9 @@ from explore.values import (
     frozen,
 )
 
-from airflow_provider.leading.call import Call
-from airflow_provider.leading.leader import lead
-from airflow_provider.leading.unchanged_rounds import hold_back_ms
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.leader.call import Call
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import (
     AssignmentComputed,
     FindCoordinator,
     PerformAssignment,
@@ -40,11 +39,10 @@ from airflow_provider.membership.events import (
     SendLeave,
     SendSync,
 )
-from airflow_provider.membership.member import handle
-from airflow_provider.membership.record import ClassicRecord, newer
-from airflow_provider.membership.state import StateChanges
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.classic.member.member import handle
+from airflow_provider.group.classic.member.state import StateChanges
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,
     Event,
@@ -53,8 +51,10 @@ from airflow_provider.protocol.member_events import (
     StopTasks,
     TasksStopped,
 )
-from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.job import FencedError
+from airflow_provider.state.rounds.classic import ClassicRecord, newer
+from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
+from airflow_provider.values.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.worker.lease import WorkerLease
 
 NOTHING_SAID = Said()
@@ -129,7 +129,7 @@ def _recovered(process: Process) -> Process:
 
 
 class _Driver:
-    """Stands for ``group/member.py`` and the worker of a real membership."""
+    """Stands for ``group/live/member.py`` and the worker of a real membership."""
 
     def __init__(self, process: Process, last: ClassicRecord | None, said: Said) -> None:
         self._process = process

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from explore.group import Group, GroupState, Member
 from explore.values import AWAITED, NOW, SETTINGS, Flight, Way, is_heard
 
-from airflow_provider.membership.events import Joined, JoinedMember, Request, RequestRejected, Synced
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.member_events import Event
-from airflow_provider.protocol.model import GenerationId, SubProtocol
+from airflow_provider.group.classic.member.events import Joined, JoinedMember, Request, RequestRejected, Synced
+from airflow_provider.group.machine.events import Event
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import GenerationId, SubProtocol
 
 SESSION_AT = NOW + SETTINGS.session_timeout_ms
 BARRIER_AT = NOW + SETTINGS.rebalance_timeout_ms

@@ -17,11 +17,11 @@ from simulation import invariants, learner_invariants
 from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
-from airflow_provider.learners.model import DEFAULT_LIMITS
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import StopTasks
-from airflow_provider.protocol.model import NO_TASKS, TaskId
+from airflow_provider.assignment.learners.model import DEFAULT_LIMITS
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.machine.events import StopTasks
+from airflow_provider.values.model import NO_TASKS, TaskId
 
 
 class BrokenError(AssertionError):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from explore.values import Fault, Scope
 
-from airflow_provider.assignors.policy import IMMEDIATE
-from airflow_provider.protocol.model import ConnectProtocol
+from airflow_provider.assignment.policy import IMMEDIATE
+from airflow_provider.values.model import ConnectProtocol
 
 _ALL = (
     Scope(name="calm", faults={}, worlds=1_971),

@@ -8,7 +8,7 @@ from explore.group import Group
 from explore.normal import Nodes, World
 from explore.values import AFTER, AWAITED, BEFORE, Flight, Way, unheard
 
-from airflow_provider.membership.events import RequestFailed, SendHeartbeat
+from airflow_provider.group.classic.member.events import RequestFailed, SendHeartbeat
 
 
 def without_waiting(world: World, nodes: Nodes, mark: str, *, ended: bool) -> World:

@@ -31,13 +31,13 @@ from explore.values import (
     worker_of,
 )
 
-from airflow_provider.learners.model import READY
-from airflow_provider.membership.events import CoordinatorFound, LearnersReady, LearningProgressed, Started
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import Event, LeaveRequested, TimerFired
-from airflow_provider.protocol.model import WorkerId
+from airflow_provider.assignment.learners.model import READY
+from airflow_provider.group.classic.member.events import CoordinatorFound, LearnersReady, LearningProgressed, Started
+from airflow_provider.group.classic.member.state import MemberState
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import Event, LeaveRequested, TimerFired
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import WorkerId
 
 TIMER = TimerFired(now_ms=NOW)
 LEAVE = LeaveRequested(now_ms=NOW, reason="told to")

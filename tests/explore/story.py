@@ -15,12 +15,12 @@ from explore.search import Found
 from explore.space import Space
 from explore.values import NOW, TICK, Flight, Join, Sync, Way
 
-from airflow_provider.membership.events import PublishGroup
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.embedded import v3
-from airflow_provider.protocol.extensible import VERSION
-from airflow_provider.protocol.member_events import ArmTimer, Command, Event
-from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.group.classic.member.events import PublishGroup
+from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.classic.wire.extensible import VERSION
+from airflow_provider.group.machine.events import ArmTimer, Command, Event
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import NO_TASKS
 
 _EXTENSIBLE = VERSION.to_bytes(2, "big")
 _HIDDEN = frozenset(

@@ -16,7 +16,7 @@ from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.group import JoinReply, JoinRequest, SyncReply
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     HeartbeatAnswered,
     Joined,
     RequestRejected,
@@ -26,9 +26,9 @@ from airflow_provider.membership.events import (
     SendSync,
     Synced,
 )
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.member_events import Event
-from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol
+from airflow_provider.group.machine.events import Event
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
 
 SEEDS = 20
 STEPS = 1_000

@@ -19,10 +19,10 @@ from explore.search import explore
 from explore.space import Space
 from explore.values import Fault, Scope
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.model import ConnectProtocol
+from airflow_provider.assignment.model import Memory
+from airflow_provider.group.classic.member.state import MemberState
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import ConnectProtocol
 
 COUNTED = {
     "seq",

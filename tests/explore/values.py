@@ -11,13 +11,13 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.assignors.policy import Deferred, Policy
-from airflow_provider.membership.events import AssignmentComputed, SendJoin, SendSync
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.model import Memory
+from airflow_provider.assignment.policy import Deferred, Policy
+from airflow_provider.group.classic.member.events import AssignmentComputed, SendJoin, SendSync
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,
     ConnectProtocol,
@@ -176,7 +176,7 @@ class Way(str, Enum):
     COMPUTE = "compute"
     """A leader reads the topics and assigns."""
     HOLD = "hold"
-    """A leader holds back an assignment (``leading/unchanged_rounds.py``)."""
+    """A leader holds back an assignment (``state/rounds/unchanged_rounds.py``)."""
     WRITE = "write"
     """A group record on its way to the topic."""
     STOP = "stop"

@@ -16,13 +16,13 @@ from standalone import StandaloneCluster
 from topic_bench import settings_of
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.driver.application import APPLICATION
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.runners.local import LocalRunner
-from airflow_provider.spark_connect.client import require_client
-from airflow_provider.topics import clients
+from airflow_provider.kafka.topics import clients
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.client import require_client
+from airflow_provider.spark.local.application import APPLICATION
+from airflow_provider.spark.runners.local import LocalRunner
 
 _HERE = Path(__file__).parent
 

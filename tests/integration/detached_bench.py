@@ -15,21 +15,21 @@ from urllib.parse import unquote, urlsplit
 from fleet import Fleet
 from waiting import eventually
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.common.group_protocols import GroupProtocolName
-from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
-from airflow_provider.hands.in_process import InThisProcess
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.integration.group_protocols import GroupProtocolName
+from airflow_provider.integration.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
-from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
 from airflow_provider.worker.exit_requests import ExitRequests
+from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.settings import Until
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from waiting import DEADLINE_S
 
-from airflow_provider.driver.application import LocalSparkSettings
-from airflow_provider.driver.sight import LOOK_S
-from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.application import LocalSparkSettings
+from airflow_provider.spark.local.sight import LOOK_S
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder
+from airflow_provider.values.model import Epoch, TaskId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

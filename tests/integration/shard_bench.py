@@ -18,16 +18,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from echo_machine import EchoMachine, heartbeat_of
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
-from airflow_provider.declarative.wire.apis import Reply as WireReply
-from airflow_provider.declarative.wire.apis import RequestBody, decode_reply, encode_request, request_of
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.group.declarative.protocol.wire.apis import Reply as WireReply
+from airflow_provider.group.declarative.protocol.wire.apis import RequestBody, decode_reply, encode_request, request_of
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.server.server import ShardServer
+from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.topics import ShardTopics
-from airflow_provider.topics.outage import Outage
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.servers.local_broker import LocalBroker
 
 LAYOUT = Layout(shards=2, replies=2)
 SESSION_S = 3.0

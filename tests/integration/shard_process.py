@@ -16,10 +16,10 @@ from typing import Any
 from echo_machine import EchoMachine
 from shard_bench import LAYOUT, settings_of_shards
 
-from airflow_provider.coordinator.events import Effects, Event, RequestArrived
-from airflow_provider.shards import kafka_log
-from airflow_provider.shards.producer import ShardProducer
-from airflow_provider.shards.server import ShardServer
+from airflow_provider.group.declarative.coordinator.events import Effects, Event, RequestArrived
+from airflow_provider.group.declarative.server import kafka_log
+from airflow_provider.group.declarative.server.producer import ShardProducer
+from airflow_provider.group.declarative.server.server import ShardServer
 
 HANGS = "hangs"
 _hanging = threading.Event()

@@ -10,11 +10,11 @@ from typing import Final
 
 from fleet import Fleet, overlaps
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId, WorkerId
 
 LINES: Final = 20
 _EXAMPLES: Final = "airflow_provider.example_dags.jobs"

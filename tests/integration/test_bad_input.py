@@ -15,11 +15,11 @@ from fleet import MakeFleet
 from skipped_records import skipped_records
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
-from airflow_provider.protocol.model import TaskId, planner_of
-from airflow_provider.records import TaskKind, TaskState
-from airflow_provider.topics.errors import TopicRenewedError
+from airflow_provider.kafka.topics.errors import TopicRenewedError
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.values.model import TaskId, planner_of
 
 BAD_JOBS = {
     "forbidden": ("os:system", "module os is not allowed here; this worker imports jobs from jobs_for_tests"),

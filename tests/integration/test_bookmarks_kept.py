@@ -10,11 +10,11 @@ import pytest
 from topic_bench import settings_of
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.topics.errors import PassingError
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.group_requests.transport import GroupTransport
+from airflow_provider.kafka.topics.errors import PassingError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.triggers import bookmarks
 from airflow_provider.triggers.bookmarks import Bookmark
 

@@ -17,20 +17,20 @@ from topic_bench import settings_of
 from waiting import DEADLINE_S
 
 from airflow_provider.cli.main import main
-from airflow_provider.common import one_shot
 from airflow_provider.hooks.shown_connections import Connections, Named
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.operations.operations import HaltJob, RestartJob, StopTasks
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import Halt, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
-from airflow_provider.topics import clients
-from airflow_provider.topics.errors import HalfDoneError, UnsureError
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.producer import NewRecord, TopicWriter
-from airflow_provider.topics.rights import STEERER, WORKER
+from airflow_provider.kafka.topics import clients
+from airflow_provider.kafka.topics.errors import HalfDoneError, UnsureError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
+from airflow_provider.kafka.topics.rights import STEERER, WORKER
+from airflow_provider.state.operations.operations import HaltJob, RestartJob, StopTasks
+from airflow_provider.state.records import Halt, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.ui.acting import ToJob, ToTasks, pause_job, restart_job
 from airflow_provider.ui.visits import Visit
 from airflow_provider.ui.world import World
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"})
 ME = WorkerId("w1")

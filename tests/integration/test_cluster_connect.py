@@ -19,9 +19,9 @@ from runner_bench import Events, order_of
 from standalone import StandaloneCluster
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.runners.connect import ConnectRunner
-from airflow_provider.spark_connect.client import require_client
-from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.client import require_client
+from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectServer, ConnectSettings
+from airflow_provider.spark.runners.connect import ConnectRunner
 
 pytestmark = pytest.mark.thorough
 

@@ -11,10 +11,10 @@ from begun import begins_at_once
 from runner_bench import Events
 from standalone import StandaloneCluster
 
-from airflow_provider.driver.application import APPLICATION
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners.local import LocalRunner
+from airflow_provider.spark.local.application import APPLICATION
 from airflow_provider.spark.runner import TaskFailed, TaskFinished, TaskOrder
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.values.model import Epoch, TaskId
 
 JOBS = """
     from airflow_provider.spark.job import TaskContext, spark_job

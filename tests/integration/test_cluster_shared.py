@@ -9,10 +9,10 @@ import pytest
 from fleet import Fleet
 from standalone import StandaloneCluster
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.driver.sight import Sight
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskState
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.spark.local.sight import Sight
+from airflow_provider.state.records import TaskState
+from airflow_provider.values.model import TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 TASKS = [TaskId("doubles", index) for index in range(2)]

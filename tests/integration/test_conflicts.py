@@ -12,10 +12,10 @@ import pytest
 from runner_bench import Events, order_of
 from waiting import eventually
 
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import QueryStarted, TaskConflicted, TaskFailed
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.values.model import TaskId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,12 +18,12 @@ from begun import begins_at_once
 from runner_bench import SEEN, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.runners.connect import ConnectRunner
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect import connection
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.job_counts import JobCounts
+from airflow_provider.spark.local.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     QueryStarted,
@@ -35,8 +35,8 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark_connect import connection
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.runners.connect import ConnectRunner
+from airflow_provider.values.model import TaskId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,13 +20,13 @@ from runner_bench import order_of
 from server_queries import is_being_ended, is_closed
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.runners.connect import ConnectSparks
-from airflow_provider.runners.connect_session import ConnectSession
-from airflow_provider.spark.fencing import EndlessLease, Lease
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.trouble import Trouble, trouble_of
 from airflow_provider.spark.job import FencedError
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark_connect.trouble import Trouble, trouble_of
+from airflow_provider.spark.job.fencing import EndlessLease, Lease
+from airflow_provider.spark.runners.connect import ConnectSparks
+from airflow_provider.spark.runners.connect_session import ConnectSession
 
 AT_ONCE_S = 5.0
 FIRST = order_of("jobs_for_tests", "Append")

@@ -11,12 +11,12 @@ from begun import begins_at_once
 from runner_bench import SEEN, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.driver.thread_owners import ForeignThreadError
-from airflow_provider.runners.connect import ConnectRunner
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.thread_owners import ForeignThreadError
 from airflow_provider.spark.runner import TaskOrder, TaskStopped
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.runners.connect import ConnectRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

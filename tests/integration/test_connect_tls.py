@@ -14,13 +14,13 @@ from fleet import SHORT_SESSION, MakeFleet, cospark
 from tcp_proxy import TcpProxy
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.ledger.presence import present
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskState
-from airflow_provider.spark_connect.client import require_client
-from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.client import require_client
+from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectServer
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.presence import present
+from airflow_provider.values.model import WorkerId
 
 TOKEN = "opens-the-server"
 ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"

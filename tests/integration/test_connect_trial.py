@@ -17,11 +17,11 @@ from begun import begins_at_once
 from runner_bench import Events, order_of
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.spark_connect import BINDING_ADDRESS, LocalConnectServer
-from airflow_provider.runners.connect import ConnectRunner
+from airflow_provider.servers.spark_connect import BINDING_ADDRESS, LocalConnectServer
+from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectServer, ConnectSettings
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import SparkAbsent, TaskFinished
-from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer, ConnectSettings
+from airflow_provider.spark.runners.connect import ConnectRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ from fleet import SHORT_SESSION, Fleet, overlaps
 from shard_bench import QUICK
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.records import TaskKind
-from airflow_provider.topics.librdkafka import COMMON
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.kafka.topics.librdkafka import COMMON
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind
 
 OPTIONS = ("--runner", "noop", "--slots", "20", "--max-delay-ms", "0", "--group-protocol", "connect")
 WORKERS = ("w1", "w2")

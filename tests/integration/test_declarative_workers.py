@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 from fleet import SHORT_SESSION, MakeFleet, cospark, overlaps
 
-from airflow_provider.ledger.progress import group_drained
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
+from airflow_provider.state.views.progress import group_drained
 
 
 @pytest.fixture

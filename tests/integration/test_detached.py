@@ -14,13 +14,13 @@ from fleet import SHORT_SESSION, Fleet, MakeFleet, cospark
 from server_queries import active_queries, nothing_runs
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.presence import present
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, TaskState, WorkerPhase
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.server import ConnectServer
+from airflow_provider.state.records import ControlAction, ControlRecord, TaskState, WorkerPhase
+from airflow_provider.state.views.presence import present
+from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.exit_requests import ExitRequests
 

@@ -10,12 +10,12 @@ from fleet import SHORT_SESSION, MakeFleet, cospark
 from server_queries import active_queries, is_closed, nothing_runs
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.ledger.presence import present
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskState
-from airflow_provider.spark_connect.client import hang_up, open_session, release
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, session_id
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.client import hang_up, open_session, release
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, session_id
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.presence import present
+from airflow_provider.values.model import WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")

@@ -16,14 +16,14 @@ from fleet import SHORT_SESSION, Fleet, MakeFleet, cospark
 from server_queries import active_queries
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.common.group_protocols import GroupProtocolName
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import present
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
-from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.integration.group_protocols import GroupProtocolName
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import present
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.exit_requests import ExitRequests
 

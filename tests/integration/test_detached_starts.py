@@ -13,9 +13,9 @@ from fleet import SHORT_SESSION, MakeFleet, cospark
 from server_queries import active_queries, is_being_ended, is_closed
 from waiting import eventually
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskState
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.state.records import TaskState
+from airflow_provider.values.model import WorkerId
 
 W2 = WorkerId("w2")
 LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from fleet import MakeFleet, overlaps
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskState
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId
 
 TASKS = 1_000
 

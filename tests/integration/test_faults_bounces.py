@@ -14,8 +14,8 @@ from fleet import Fleet
 from spark_work import ALLOWED, SparkWork
 from waiting import TEST_LIMIT_S
 
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.servers.local_broker import LocalBroker
 
 BOUNCES = int(os.environ.get("BOUNCES", "3"))
 WORKERS = ("w1", "w2", "w3")

@@ -15,10 +15,10 @@ import pytest
 from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet
 from waiting import DEADLINE_S, eventually, slow_ms
 
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.values.model import TaskId
 
 LONG_SESSION = ("--session-timeout-ms", slow_ms(60_000))
 WORKERS = ("w1", "w2", "w3")

@@ -17,7 +17,7 @@ from fleet import Fleet, cospark
 from spark_work import ALLOWED, SparkWork
 from waiting import DEADLINE_S, TEST_LIMIT_S, slow_ms
 
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
 
 KILLS = int(os.environ.get("KILLS", "4"))
 WORKERS = ("w1", "w2", "w3")

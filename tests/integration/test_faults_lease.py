@@ -15,8 +15,8 @@ import pytest
 from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet
 from waiting import eventually
 
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
+from airflow_provider.values.model import TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 TASK = TaskId("copy", 0)

@@ -10,9 +10,9 @@ import psutil
 import pytest
 from fleet import MakeFleet
 
-from airflow_provider.broker.java import find_java
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.servers.java import find_java
+from airflow_provider.state.records import TaskState, WorkerPhase
+from airflow_provider.values.model import TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 TASKS = [TaskId("lines", index) for index in range(2)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from fleet import NEVER_LOST, SHORT_SESSION, Fleet, MakeFleet
 from waiting import DEADLINE_S, LONGEST_SESSION_S, eventually, slow_ms
 
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskKind, TaskStatus
+from airflow_provider.state.records import TaskKind, TaskStatus
+from airflow_provider.values.model import TaskId
 
 SPARK = (
     *("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--checkpoint-root", "temporary"),

@@ -14,11 +14,14 @@ from fleet import SHORT_SESSION, TIMING, MakeFleet
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.cli.main import main
-from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.declarative.wire.apis import decode_reply, decode_request
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.wire.apis import decode_reply, decode_request
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
 
 OLD_INTERVAL_MS = int(TIMING[3])
 INTERVAL_MS, SESSION_MS = 200, 6_000

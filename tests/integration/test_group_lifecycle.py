@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, cospark, overlaps
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.progress import JobState, converged, job_progress
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.state.views.progress import JobState, converged, job_progress
+from airflow_provider.values.model import TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 

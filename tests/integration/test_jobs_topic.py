@@ -16,11 +16,11 @@ from fleet import Fleet
 from skipped_records import skipped_records
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.protocol.model import TaskId, WorkerId, planner_of
-from airflow_provider.records import ControlAction, ControlRecord, JobDefinition, PlanRecord, TaskState, encode
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import ControlAction, ControlRecord, JobDefinition, PlanRecord, TaskState, encode
+from airflow_provider.values.model import TaskId, WorkerId, planner_of
 
 # Imported or called, each of these leaves a file.
 MODULES = {

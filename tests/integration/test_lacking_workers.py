@@ -11,12 +11,12 @@ from typing import Final
 import pytest
 from fleet import Fleet, MakeFleet
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import stands_back
-from airflow_provider.ledger.progress import JobState, job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskState
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import stands_back
+from airflow_provider.state.views.progress import JobState, job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 MODULE: Final = "kafka_source_of_the_site"

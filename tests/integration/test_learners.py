@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 from fleet import SHORT_SESSION, MakeFleet, cospark
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import NO_TASKS, WorkerId
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import NO_TASKS, WorkerId
 
 WARM_UP = {"warm_up_seconds": 5.0}
 

@@ -10,10 +10,10 @@ from fleet import MakeFleet, cospark
 from waiting import DEADLINE_S, eventually
 from warm_streams import Sink, written_by
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import WorkerId
 
 WARM_UP_S = 2.0
 SOME = 3

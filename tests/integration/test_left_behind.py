@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runner_bench import SEEN, Events, order_of
 
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.runners.local import LocalRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

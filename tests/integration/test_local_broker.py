@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from waiting import DEADLINE_S, SLOWNESS, wait_until
 
-from airflow_provider.broker import jars
-from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
-from airflow_provider.broker.java import ClassArchive, MissingPrerequisiteError, find_java
-from airflow_provider.broker.local_broker import COORDINATES, BrokerStartError, LocalBroker
+from airflow_provider.servers import jars
+from airflow_provider.servers.jars import JarsUnavailableError, default_cache, fetch_jars
+from airflow_provider.servers.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.servers.local_broker import COORDINATES, BrokerStartError, LocalBroker
 
 
 def is_running(pid: int) -> bool:
@@ -98,7 +98,7 @@ def test_a_broker_that_is_too_slow_is_ended() -> None:
 
 def test_the_broker_dies_with_a_killed_owner(tmp_path: Path) -> None:
     program = (
-        "import signal; from pathlib import Path; from airflow_provider.broker.local_broker import LocalBroker\n"
+        "import signal; from pathlib import Path; from airflow_provider.servers.local_broker import LocalBroker\n"
         f"with LocalBroker(data=Path({str(tmp_path)!r}), start_timeout_s={DEADLINE_S}) as broker:\n"
         "    print(broker.pid, flush=True); signal.pause()"
     )
@@ -119,7 +119,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 def test_the_command_shows_where_the_broker_is_and_stops_it_when_told_to(tmp_path: Path) -> None:
     program = (
-        "import argparse, sys; from airflow_provider.trials import broker; parser = argparse.ArgumentParser();"
+        "import argparse, sys; from airflow_provider.cli.trials import broker; parser = argparse.ArgumentParser();"
         "broker.add_arguments(parser); sys.exit(broker.run(parser.parse_args()))"
     )
     command = [sys.executable, "-c", program, "--data", str(tmp_path)]

@@ -13,8 +13,6 @@ from begun import begins_at_once
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events, counting, holding, let_go, order_of
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.protocol.model import PLANNER_INDEX
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.runner import (
     RunnerClosedError,
@@ -24,6 +22,8 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.values.model import PLANNER_INDEX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

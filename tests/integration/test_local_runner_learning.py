@@ -16,13 +16,13 @@ import pytest
 from runner_bench import SEEN, SETTINGS, Events, order_of
 from waiting import eventually
 
-from airflow_provider.driver import rehearsal
-from airflow_provider.driver.application import APPLICATION
-from airflow_provider.driver.checkpoint_files import read_newest
-from airflow_provider.driver.rehearsal import FEWEST, MOST
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
+from airflow_provider.spark.local import rehearsal
+from airflow_provider.spark.local.application import APPLICATION
+from airflow_provider.spark.local.checkpoint_files import read_newest
+from airflow_provider.spark.local.rehearsal import FEWEST, MOST
 from airflow_provider.spark.runner import TaskOrder, TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady
+from airflow_provider.spark.runners.local import LocalRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,12 +14,12 @@ from begun import begins_at_once
 from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver.application import LocalSparkSettings
-from airflow_provider.driver.job_counts import CountedJobs, JobCounts
-from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.application import LocalSparkSettings
+from airflow_provider.spark.local.job_counts import CountedJobs, JobCounts
+from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import TaskProgressed
+from airflow_provider.spark.runners.local import LocalRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

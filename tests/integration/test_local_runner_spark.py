@@ -26,11 +26,11 @@ from begun import begins_at_once
 from runner_bench import SEEN, SETTINGS, SIGNALS, Events, counting, holding, order_of
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver.thread_owners import ForeignThreadError
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.thread_owners import ForeignThreadError
 from airflow_provider.spark.runner import SparkLost, TaskFailed, TaskFinished, TaskOrder
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.values.model import Epoch, TaskId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -385,8 +385,8 @@ async def test_a_jvm_that_answers_nobody_is_ended_and_the_next_task_gets_another
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys, time
-        from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
-        from airflow_provider.driver.task_threads import bind_session
+        from airflow_provider.spark.local.application import APPLICATION, LocalSparkSettings
+        from airflow_provider.spark.local.task_threads import bind_session
         spark = APPLICATION.running_for("script", LocalSparkSettings(master="local[1]")).root
         bind_session(spark)
         from pyspark.sql.functions import udf

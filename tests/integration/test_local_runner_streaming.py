@@ -15,10 +15,10 @@ from begun import begins_at_once
 from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.runners import attached_attempt
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished, TaskStopped
+from airflow_provider.spark.runners import attached_attempt
+from airflow_provider.spark.runners.local import LocalRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

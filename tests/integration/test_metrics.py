@@ -11,8 +11,8 @@ from fleet import Fleet, MakeFleet
 from statsd_server import StatsdServer, statsd_server
 from waiting import eventually
 
-from airflow_provider.metrics.declared import DECLARED, Kind
-from airflow_provider.records import TaskKind
+from airflow_provider.state.metrics.declared import DECLARED, Kind
+from airflow_provider.state.records import TaskKind
 
 PROTOCOLS = ["classic", "connect"]
 KINDS = {Kind.GAUGE: "g", Kind.COUNTER: "c", Kind.TIMING: "ms"}

@@ -16,15 +16,15 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from statsd_server import statsd_server
 from waiting import DEADLINE_S
 
-from airflow_provider.metrics.declared import DECLARED, Kind
+from airflow_provider.state.metrics.declared import DECLARED, Kind
 
 pytestmark = pytest.mark.thorough
 
 SAY_EACH = """
 import asyncio
-from airflow_provider.common.airflow_stats import of_process
-from airflow_provider.metrics.declared import DECLARED
-from airflow_provider.metrics.sample import Sample
+from airflow_provider.integration.stats.airflow_stats import of_process
+from airflow_provider.state.metrics.declared import DECLARED
+from airflow_provider.state.metrics.sample import Sample
 
 async def say_each():
     outlet = of_process().outlet

@@ -14,12 +14,12 @@ import pytest
 from fleet import Fleet, MakeFleet, overlaps
 from waiting import DEADLINE_S
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import spoken_epoch
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import MemberId
-from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import spoken_epoch
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.model import MemberId
 
 CONNECT = ("--group-protocol", "connect")
 

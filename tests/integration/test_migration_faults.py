@@ -13,14 +13,14 @@ from fleet import Fleet, MakeFleet, overlaps
 from shard_bench import LAYOUT, quick_broker
 from waiting import eventually
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.declarative.sharding import partition_of
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.group.declarative.protocol.sharding import partition_of
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.model import TaskId
 
 CONNECT = ("--group-protocol", "connect", "--coordinators", "dedicated")
 WORKERS = ("w1", "w2", "w3")

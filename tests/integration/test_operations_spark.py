@@ -11,11 +11,11 @@ from fleet import Fleet, MakeFleet, cospark
 from jobs_for_tests import Declared
 from waiting import DEADLINE_S
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import JobState, job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskState
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import JobState, job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId
 
 pytestmark = pytest.mark.thorough
 SAYS = "attempt 1 of chatty goes on"

@@ -9,7 +9,7 @@ from proxied import Network, proxied_broker
 from topic_bench import JOB, settings_of
 from waiting import DEADLINE_S
 
-from airflow_provider.common.one_shot import submit_job
+from airflow_provider.integration.one_shot import submit_job
 from airflow_provider.ui.watching import ClusterWatch, Seen, WatchedGroup
 from demo.airflow_api import wait_until
 

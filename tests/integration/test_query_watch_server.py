@@ -15,15 +15,14 @@ import grpc
 import pytest
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.spark.blame import WriterToBlame, blame_for_query
-from airflow_provider.spark.failures import nothing_secret
-from airflow_provider.spark_connect import calls
-from airflow_provider.spark_connect.client import hang_up, open_session, release
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark_connect.watch_events import (
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.attempts.blame import WriterToBlame, blame_for_query
+from airflow_provider.spark.attempts.failures import nothing_secret
+from airflow_provider.spark.connect import calls
+from airflow_provider.spark.connect.client import hang_up, open_session, release
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.watch_events import (
     QueryEnded,
     QueryLost,
     QueryProgressed,
@@ -32,7 +31,8 @@ from airflow_provider.spark_connect.watch_events import (
     ServerSilent,
     WatchEvent,
 )
-from airflow_provider.spark_connect.watching import QueryWatch
+from airflow_provider.spark.connect.watching import QueryWatch
+from airflow_provider.spark.local.query_progress import QueryProgress
 from benchmarks.tiny_queries import TinyQueries
 
 _TIMEOUT = "spark.server.session.manager.defaultSessionTimeout"

@@ -10,8 +10,8 @@ from itertools import pairwise, permutations
 import pytest
 from fleet import Fleet, MakeFleet, overlaps
 
-from airflow_provider.protocol.model import ConnectProtocol
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
+from airflow_provider.values.model import ConnectProtocol
 
 WORKERS = ("w1", "w2")
 

@@ -7,10 +7,10 @@ import json
 from fleet import Fleet, MakeFleet, cospark, overlaps
 from waiting import eventually
 
-from airflow_provider.ledger.progress import JobState, job_progress
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskKind, TaskState
-from airflow_provider.reports.learners import LearnerTask, learners
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.state.reports.learners import LearnerTask, learners
+from airflow_provider.state.views.progress import JobState, job_progress
+from airflow_provider.values.model import WorkerId
 
 
 async def running(group: Fleet, number: int) -> None:

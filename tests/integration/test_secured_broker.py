@@ -19,22 +19,20 @@ from certificates import Certificates
 from secured import ADMIN, PageRight, SecuredBroker, rights_on_the_page, secured_broker
 from waiting import DEADLINE_S
 
-from airflow_provider.assignors.policy import Deferred
+from airflow_provider.assignment.policy import Deferred
 from airflow_provider.cli.main import main
-from airflow_provider.common import one_shot
-from airflow_provider.group.classic import ClassicMemberships
-from airflow_provider.group.shared import reach, shared_topics, shared_transport
-from airflow_provider.hands.in_process import InThisProcess
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.live.classic import ClassicMemberships
+from airflow_provider.group.live.shared import reach, shared_topics, shared_transport
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import JobState, converged, job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError, TopicError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -45,13 +43,15 @@ from airflow_provider.records import (
     TaskStatus,
     WorkerPhase,
 )
-from airflow_provider.reports.group_events import EventKind
-from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicError
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.state.reports.group_events import EventKind
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import JobState, converged, job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.event_stream import EventStream, Watched
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 

@@ -12,19 +12,19 @@ from shard_bench import LAYOUT, quick_broker
 from test_shard_records_gone import RECORDS, Config, coordinator
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.declarative.exchange import Write
-from airflow_provider.declarative.layout import COORDINATORS, Layout
-from airflow_provider.declarative.model import GroupEpoch
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
-from airflow_provider.declarative.wire.keys import ConnectWorkerGroupMetadataKey
-from airflow_provider.declarative.wire.metadata_values import ConnectWorkerGroupMetadataValue
-from airflow_provider.declarative.wire.records import Record, encode_record
-from airflow_provider.shards.handled import check_shards
-from airflow_provider.shards.kafka_log import KafkaShardLog
-from airflow_provider.shards.topics import ShardTopics
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.librdkafka import COMMON
-from airflow_provider.topics.outage import Outage
+from airflow_provider.group.declarative.protocol.exchange import Write
+from airflow_provider.group.declarative.protocol.layout import COORDINATORS, Layout
+from airflow_provider.group.declarative.protocol.model import GroupEpoch
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupMetadataKey
+from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.records import Record, encode_record
+from airflow_provider.group.declarative.server.handled import check_shards
+from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.topics import ShardTopics
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.librdkafka import COMMON
+from airflow_provider.kafka.topics.outage import Outage
 
 OTHER = Record(ConnectWorkerGroupMetadataKey("other"), ConnectWorkerGroupMetadataValue(epoch=GroupEpoch(1)))
 """Of a group that is in shard 0 of two, and in shard 2 of four."""

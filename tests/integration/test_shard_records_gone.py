@@ -12,14 +12,14 @@ from confluent_kafka.admin import AdminClient
 from shard_bench import LAYOUT, quick_broker
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.declarative.exchange import Write
-from airflow_provider.declarative.layout import COORDINATORS
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.kafka_log import KafkaShardLog
-from airflow_provider.shards.topics import ShardTopics
-from airflow_provider.topics.librdkafka import COMMON
-from airflow_provider.topics.outage import Outage
+from airflow_provider.group.declarative.protocol.exchange import Write
+from airflow_provider.group.declarative.protocol.layout import COORDINATORS
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.topics import ShardTopics
+from airflow_provider.kafka.topics.librdkafka import COMMON
+from airflow_provider.kafka.topics.outage import Outage
 
 RECORDS = [Write(RECORDS_TOPIC, 0, key, b"value") for key in (b"a", b"b", b"c")]
 Config = dict[str, str]

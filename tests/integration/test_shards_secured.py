@@ -18,12 +18,12 @@ from shard_bench import LAYOUT, QUICK, Asker
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.cli.main import main
-from airflow_provider.common import one_shot
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.records import JobDefinition
-from airflow_provider.shards.candidates import shard_server
-from airflow_provider.shards.server import ShardServer
-from airflow_provider.topics.errors import RightsError
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.server.candidates import shard_server
+from airflow_provider.group.declarative.server.server import ShardServer
+from airflow_provider.integration import one_shot
+from airflow_provider.kafka.topics.errors import RightsError
+from airflow_provider.state.records import JobDefinition
 
 _ROW = re.compile(r"\| ([A-Z]+) \| (topic|group|transactional id) `(__worker_[a-z*-]+)` \| ([a-z, ]+) \|")
 _RIGHTS = _ROW.findall(PAGE.read_text())

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.servers.spark_connect import LocalConnectServer
 
 SECRET = "hunter2"
 LETTERS = f"{SECRET}: #\\!=\n\u00fc\U0001f40d."
@@ -20,7 +20,7 @@ LETTERS = f"{SECRET}: #\\!=\n\u00fc\U0001f40d."
 KEY = "spark.hadoop.fs.s3a.secret.key"
 APPLICATION = f"""
 import json, pathlib
-from airflow_provider.driver.application import LocalSparkSettings, SparkApplication
+from airflow_provider.spark.local.application import LocalSparkSettings, SparkApplication
 
 conf = {{{KEY!r}: {LETTERS!r}, "spark.driver.memory": "600m"}}
 spark = SparkApplication()

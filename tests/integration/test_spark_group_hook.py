@@ -10,16 +10,16 @@ import time
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.common.one_shot import read_group
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.one_shot import read_group
+from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicTimeoutError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
-from airflow_provider.reports.report import JobReport
-from airflow_provider.topics.errors import BrokerAwayError, TopicTimeoutError
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.state.reports.report import JobReport
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from pyspark import SparkContext
 from runner_bench import SETTINGS
 
-from airflow_provider.driver import application
-from airflow_provider.driver.application import SparkApplication
-from airflow_provider.driver.errors import SparkStartError
+from airflow_provider.spark.local import application
+from airflow_provider.spark.local.application import SparkApplication
+from airflow_provider.spark.local.errors import SparkStartError
 
 
 def test_what_a_failed_start_leaves_is_not_taken_for_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:

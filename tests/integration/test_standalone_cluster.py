@@ -12,8 +12,8 @@ from runner_bench import BENCH, NOTICED_S, Events, counting, holding, let_go
 from standalone import StandaloneCluster
 from waiting import eventually
 
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskProgressed, TaskStarted
+from airflow_provider.spark.runners.local import LocalRunner
 
 
 @pytest.fixture

@@ -18,13 +18,14 @@ from skipped_records import skipped_records
 from topic_bench import JOB, PLAN, TASK, W1, settings_of, task_status
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.common.one_shot import list_groups, read_group, read_timeline, submit_job
-from airflow_provider.group.shared import watched_topics
+from airflow_provider.assignment.model import Memory
+from airflow_provider.group.live.shared import watched_topics
+from airflow_provider.integration.one_shot import list_groups, read_group, read_timeline, submit_job
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicTimeoutError
+from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import (
     ActionEvent,
     ControlAction,
     ControlRecord,
@@ -38,9 +39,8 @@ from airflow_provider.records import (
     encode,
     task_key,
 )
-from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
-from airflow_provider.topics.group_topics import GroupTopics, Submission
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import Epoch, GenerationId, MemberId, TaskId
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 

@@ -13,7 +13,7 @@ import pytest
 from topic_bench import JOB, PLAN, TASK, W1, task_status
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.common.one_shot import (
+from airflow_provider.integration.one_shot import (
     list_groups,
     read_group,
     read_timeline,
@@ -22,11 +22,11 @@ from airflow_provider.common.one_shot import (
     submit_job,
 )
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.records import ActionEvent, ControlAction, ControlRecord
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import ActionEvent, ControlAction, ControlRecord
+from airflow_provider.state.views.topic_view import About
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
@@ -98,12 +98,12 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings: Kafka
 
 FORK = """
 import asyncio, os, sys
-from airflow_provider.topics.group_topics import GroupTopics, Submission
-from airflow_provider.common.one_shot import read_group, submit_job
-from airflow_provider.records import JobDefinition
+from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
+from airflow_provider.integration.one_shot import read_group, submit_job
+from airflow_provider.state.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.rights import WORKER
-from airflow_provider.ledger.topic_view import About
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.views.topic_view import About
 
 settings = KafkaSettings.from_extra({"bootstrap.servers": sys.argv[1]}, conn_id="c")
 group, how = sys.argv[2:]

@@ -22,11 +22,9 @@ from secured import grant
 from topic_bench import JOB, PLAN, TASK, settings_of, task_status
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.common.one_shot import list_groups, read_group, read_timeline
+from airflow_provider.integration.one_shot import list_groups, read_group, read_timeline
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.records import TopicNames
-from airflow_provider.topics.errors import (
+from airflow_provider.kafka.topics.errors import (
     BrokerAwayError,
     RefusedError,
     RightsError,
@@ -34,8 +32,10 @@ from airflow_provider.topics.errors import (
     TopicError,
     TopicRightsError,
 )
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TopicNames
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 

@@ -10,12 +10,12 @@ import pytest
 from fleet import SHORT_SESSION, MakeFleet
 from waiting import DEADLINE_S, eventually, slow_ms
 
-from airflow_provider.cli import signals
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
+from airflow_provider.cli.shared import signals
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId, WorkerId
 
 
 @pytest.fixture

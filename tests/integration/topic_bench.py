@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="flights", entry_point="jobs:Flights", max_tasks=3, run_key="r1", submitted_at_ms=1)

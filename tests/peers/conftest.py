@@ -10,7 +10,7 @@ from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from mixed_group import MixedGroup
 from referee import Referee, running_referee
 
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
 
 
 @pytest.fixture(scope="session")

@@ -20,17 +20,17 @@ from typing import Any, Final
 
 from airflow_provider.kafka.changes import Changes
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.model import ConfigOffset, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskKind
-from airflow_provider.topics.admin import TopicAdmin
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import Record, TopicReader
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import Record, TopicReader
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.model import ConfigOffset, WorkerId
 
 _NOTHING_READ: Final = ConfigOffset(-1)
 """The offset of a Java worker that has read no record yet (``KafkaConfigBackingStore.offset``)."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 from java_classes import running_java
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.values.model import TaskId, Tasks
 
 _MAIN: Final = "cospark.peer.Workers"
 _SHOWN: Final = 6_000

@@ -15,9 +15,9 @@ from typing import Final
 
 from waiting import DEADLINE_S
 
-from airflow_provider.broker.jars import default_cache, fetch_jars
-from airflow_provider.broker.java import find_java
-from airflow_provider.broker.local_broker import KAFKA_VERSION
+from airflow_provider.servers.jars import default_cache, fetch_jars
+from airflow_provider.servers.java import find_java
+from airflow_provider.servers.local_broker import KAFKA_VERSION
 
 CONNECT: Final = (
     f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",

@@ -11,20 +11,20 @@ from connect_config import ConnectTopics
 from connect_workers import ConnectWorkers, Said
 from waiting import DEADLINE_S, slow_ms
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.classic import ClassicMemberships
-from airflow_provider.group.member import GroupMember
-from airflow_provider.hands.executor import TaskExecutor
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.live.classic import ClassicMemberships
+from airflow_provider.group.live.member import GroupMember
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, Tasks, WorkerId
-from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent, TaskStarted, TaskStopped
+from airflow_provider.spark.runners.noop import NoopRunner
+from airflow_provider.values.model import ConnectProtocol, TaskId, Tasks, WorkerId
 from airflow_provider.worker.ending import Outcome
-from airflow_provider.worker.hands import Released
+from airflow_provider.worker.hands.executor import TaskExecutor
+from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings

@@ -1,7 +1,7 @@
 """Our assignor against Java's, round by round: the same memory and members give the same numbers and delays.
 
 In each round Java's leader is given our leader's memory, because the two choose different tasks to revoke on purpose
-(see ``assignors/cooperative.py``): from our decision, Java must go on in the same way.
+(see ``assignment/cooperative.py``): from our decision, Java must go on in the same way.
 
 Where the numbers differ on purpose, ours cost no more: in no round do more running tasks stop, are more tasks without
 an owner, or does the group wait longer than with Java's.
@@ -25,10 +25,10 @@ from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from referee import Referee
 
-from airflow_provider.assignors.cooperative import assign
-from airflow_provider.assignors.model import GroupAssignment, Memory, Round
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.model import GroupAssignment, Memory, Round
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.values.model import (
     NO_GENERATION,
     NO_TASKS,
     PLANNER_INDEX,

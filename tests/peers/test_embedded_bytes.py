@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from referee import Referee, RefusedByJavaError
 
-from airflow_provider.protocol.embedded.hex_lines import assignment_to_json, metadata_to_json
-from airflow_provider.protocol.model import (
+from airflow_provider.group.classic.wire.hex_lines import assignment_to_json, metadata_to_json
+from airflow_provider.values.model import (
     Assignment,
     ConfigOffset,
     ConnectProtocol,

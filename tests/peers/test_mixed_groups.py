@@ -29,8 +29,8 @@ from confluent_kafka import Producer
 from mixed_group import MixedGroup, javas
 from waiting import eventually
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, Tasks
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.values.model import ConnectProtocol, TaskId, Tasks
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = pytest.mark.peers

@@ -22,15 +22,15 @@ from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from referee import Referee
 
-from airflow_provider.declarative.model import (
+from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
     CurrentAssignment,
     MemberEpoch,
     MemberState,
     MemberTarget,
 )
-from airflow_provider.declarative.reconcile import reconcile
-from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, TaskId, Tasks, tasks_from_json, tasks_to_json
+from airflow_provider.group.declarative.protocol.reconcile import reconcile
+from airflow_provider.values.model import NO_TASKS, PLANNER_INDEX, TaskId, Tasks, tasks_from_json, tasks_to_json
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = pytest.mark.peers

@@ -17,10 +17,10 @@ import asyncio
 import pytest
 from mixed_group import MixedGroup
 
-from airflow_provider.common.one_shot import read_timeline
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConnectProtocol, SubProtocol
-from airflow_provider.records import RebalanceEvent
+from airflow_provider.integration.one_shot import read_timeline
+from airflow_provider.state.records import RebalanceEvent
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import ConnectProtocol, SubProtocol
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = pytest.mark.peers

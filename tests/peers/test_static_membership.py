@@ -16,8 +16,8 @@ from fleet import SHORT_SESSION, Fleet
 from java_classes import java_command
 from waiting import DEADLINE_S, eventually, slow_ms
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskKind, TaskState
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = pytest.mark.peers

@@ -15,10 +15,10 @@ from simulation.network import Faults
 from simulation.process import Process
 from simulation.world import World
 
-from airflow_provider.assignors.model import Absence
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
+from airflow_provider.assignment.model import Absence
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.values.model import ConnectProtocol, TaskId, planner_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

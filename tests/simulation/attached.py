@@ -13,20 +13,20 @@ from simulation import invariants
 from simulation.learning import Report, WarmUps
 from simulation.status import TaskWord
 
-from airflow_provider.execution import commands, events
-from airflow_provider.execution.invariants import validate
-from airflow_provider.execution.machine import handle
-from airflow_provider.execution.state import Execution, ExecutionSettings
-from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import TasksFinished, TasksStopped
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import TaskFailure, TaskStatus, WorkerPhase
-from airflow_provider.records.slots import wanted_slots
-from airflow_provider.runs.runs import RunState, TaskRun
+from airflow_provider.group.classic.member.state import MemberState
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.machine.events import TasksFinished, TasksStopped
 from airflow_provider.spark.job import FencedError
+from airflow_provider.state.records import TaskFailure, TaskStatus, WorkerPhase
+from airflow_provider.state.records.slots import wanted_slots
+from airflow_provider.values.model import Epoch, TaskId, Tasks
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.tasks import commands, events
+from airflow_provider.worker.tasks.invariants import validate
+from airflow_provider.worker.tasks.machine import handle
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -37,7 +37,7 @@ def _nothing(_command: commands.Command) -> None:
 
 
 class Attached:
-    """Stands for ``hands/executor.py`` of a real worker, with the product's own lease.
+    """Stands for ``worker/hands/executor.py`` of a real worker, with the product's own lease.
 
     ``since`` has the running tasks with their start in the world's time; ``belated`` those of them that were told to
     stop when others could already have them: see :func:`~.invariants.missed_a_downgrade`.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from simulation import invariants, learner_invariants
 from simulation.rounds import Round
 
-from airflow_provider.protocol.model import NO_TASKS, TaskId
+from airflow_provider.values.model import NO_TASKS, TaskId
 
 if TYPE_CHECKING:
     from simulation.world import World

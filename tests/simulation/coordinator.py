@@ -17,8 +17,8 @@ from dataclasses import replace
 from simulation.clock import Clock, Timer
 from simulation.group import Group, GroupState, JoinReply, JoinRequest, Member, RoundSeen, SyncReply
 
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.values.model import TaskId
 
 if TYPE_CHECKING:
     from simulation.process import Process

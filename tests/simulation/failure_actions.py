@@ -10,8 +10,8 @@ from simulation.attached import Attached
 from simulation.status import TaskWord
 from simulation.world import World
 
-from airflow_provider.ledger.retrying import to_try_again
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.state.views.retrying import to_try_again
+from airflow_provider.values.model import TaskId
 
 REST_WITHIN_MS = 60_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from simulation.mutation import Mutation
 
-_EXECUTION = "airflow_provider.execution"
-_RUNS = "airflow_provider.runs"
-_LEADING = "airflow_provider.leading"
+_EXECUTION = "airflow_provider.worker.tasks"
+_RUNS = "airflow_provider.worker.tasks.runs"
+_LEADING = "airflow_provider.group.classic.leader"
 
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
 _TWO_RUN = "no_two_copies_run_at_once"
@@ -28,13 +28,13 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="lets a task pay for another writer",
-        module="airflow_provider.runs.runs",
+        module="airflow_provider.worker.tasks.runs.runs",
         edits=(("conflicts=self.conflicts + 1,", "conflicts=self.conflicts + 1, failures=self.failures + 1,"),),
         unit_test="tests/unit/test_execution_conflicts.py",
     ),
     Mutation(
         name="forgives a stream nothing",
-        module="airflow_provider.runs.going_well",
+        module="airflow_provider.worker.tasks.runs.going_well",
         edits=(("    if went_wrong and (", "    if False and ("),),
         unit_test="tests/unit/test_execution_budgets.py",
     ),
@@ -83,37 +83,37 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="has a failed task tried where nothing is known to go well",
-        module="airflow_provider.blame.elsewhere",
+        module="airflow_provider.state.blame.elsewhere",
         edits=(("if worker == home or not (anywhere or worker in self._able):", "if worker == home:"),),
         unit_test="tests/unit/test_tried_elsewhere.py",
     ),
     Mutation(
         name="fails for good what fails where nothing goes well",
-        module="airflow_provider.blame.elsewhere",
+        module="airflow_provider.state.blame.elsewhere",
         edits=(("anywhere = last.last_try and home not in self._able", "anywhere = False"),),
         unit_test="tests/unit/test_execution_elsewhere.py",
     ),
     Mutation(
         name="blames a worker for a single task",
-        module="airflow_provider.blame.evidence",
+        module="airflow_provider.state.blame.evidence",
         edits=(("_CASES: Final = 2\n", "_CASES: Final = 1\n"),),
         unit_test="tests/unit/test_tried_elsewhere.py",
     ),
     Mutation(
         name="does not hold it against a worker that its tasks go well elsewhere",
-        module="airflow_provider.execution.machine",
+        module="airflow_provider.worker.tasks.machine",
         edits=(("    if isinstance(event, (TopicsRead, TasksGiven)):\n", "    if isinstance(event, ()):\n"),),
         unit_test="tests/unit/test_execution_elsewhere.py",
     ),
     Mutation(
         name="moves a failed task back for balance",
-        module="airflow_provider.assignors.pools",
+        module="airflow_provider.assignment.pools",
         edits=(("plus(round.stays, round.tried.there)", "round.stays"),),
         unit_test="tests/unit/test_assignor_elsewhere.py",
     ),
     Mutation(
         name="lets a failed task wait for the worker that was lost with it",
-        module="airflow_provider.assignors.cooperative",
+        module="airflow_provider.assignment.cooperative",
         edits=(("    difference = goes.beyond(difference)\n", ""),),
         unit_test="tests/unit/test_assignor_elsewhere.py",
     ),
@@ -136,7 +136,7 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="takes for released what its worker keeps",
-        module="airflow_provider.group.leading",
+        module="airflow_provider.group.live.leading",
         edits=((" and not word.kept\n", "\n"),),
         unit_test="tests/unit/test_leading_kept.py",
     ),
@@ -169,13 +169,13 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="gives up what has failed when the membership goes to a triggerer",
-        module="airflow_provider.hands.standby",
+        module="airflow_provider.worker.hands.standby",
         edits=((" or (self._keeps_failed and self._has_failed(task))", ""),),
         unit_test="tests/unit/test_worker_kept.py",
     ),
     Mutation(
         name="suspects nothing that ran in a lost process",
-        module="airflow_provider.runs.process_deaths",
+        module="airflow_provider.worker.tasks.runs.process_deaths",
         edits=(
             ("    return last.worker != worker or not is_same_process(said.process, process)\n", "    return False\n"),
         ),

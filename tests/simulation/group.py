@@ -9,9 +9,9 @@ from enum import Enum
 
 from simulation.clock import Timer
 
-from airflow_provider.membership.events import JoinedMember
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol
+from airflow_provider.group.classic.member.events import JoinedMember
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
 
 
 class GroupState(str, Enum):

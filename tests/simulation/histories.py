@@ -24,11 +24,11 @@ from simulation.jobs import of_one_slot, unweighed
 from simulation.learner_actions import Role, Step
 from simulation.world import NO_LIMIT, SETTINGS, World
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.learners.model import LearnedRule, Limits
-from airflow_provider.protocol.model import ConnectProtocol, TaskId
-from airflow_provider.records import ControlAction
+from airflow_provider.assignment.learners.model import LearnedRule, Limits
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.state.records import ControlAction
+from airflow_provider.values.model import ConnectProtocol, TaskId
 
 JOBS = "ABCD"
 WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")

@@ -17,11 +17,11 @@ from simulation.rounds import Round, Start
 from simulation.shares import shares_of
 from simulation.status import TaskWord
 
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import StopTasks
-from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.group.classic.member.state import MemberState
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.machine.events import StopTasks
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
     from simulation.process import Process

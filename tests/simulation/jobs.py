@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.ledger.topic_view import Parsed
-from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks, WorkerId, planner_of
-from airflow_provider.records import SLOTS_KEY, WEIGHT, JobDefinition, Key, KeyKind, PlanRecord
+from airflow_provider.state.records import SLOTS_KEY, WEIGHT, JobDefinition, Key, KeyKind, PlanRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot, JobsView
+from airflow_provider.state.views.topic_view import Parsed
+from airflow_provider.values.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks, WorkerId, planner_of
 
 REPLAN_MS = 20_000
 MOST_TASKS = 1_000

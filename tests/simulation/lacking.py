@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.values.model import TaskId, WorkerId
 
 if TYPE_CHECKING:
     from simulation.process import Process

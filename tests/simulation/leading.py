@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 from simulation.jobs import all_of
 from simulation.rounds import Computed
 
-from airflow_provider.blame.elsewhere import better_places
-from airflow_provider.blame.evidence import found_a_place
-from airflow_provider.group.leading import absent_since, gather_call, later_epoch, learned_for_nothing, unassigned_work
-from airflow_provider.leading.causes import TRIED_ELSEWHERE
-from airflow_provider.leading.leader import LeaderAnswer, lead
-from airflow_provider.ledger.free_slots import spare_capacity
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.events import PerformAssignment
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.group.classic.leader.leader import LeaderAnswer, lead
+from airflow_provider.group.classic.member.events import PerformAssignment
+from airflow_provider.group.live.leading import (
+    absent_since,
+    gather_call,
+    later_epoch,
+    learned_for_nothing,
+    unassigned_work,
+)
+from airflow_provider.state.blame.elsewhere import better_places
+from airflow_provider.state.blame.evidence import found_a_place
+from airflow_provider.state.rounds.causes import TRIED_ELSEWHERE
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.free_slots import spare_capacity
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import NO_TASKS
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 BETWEEN_TRIES_MS = 5_000
 BETWEEN_HELPS_MS = 400
 """The least times between two rebalances that have failed tasks tried elsewhere, and two for a free slot, as in
-``group/leader_watch.py``.
+``group/live/leader_watch.py``.
 """
 
 
@@ -71,7 +77,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
 
 
 class Watch:
-    """Looks for reasons to rebalance, like ``group/leader_watch.py``, in virtual time."""
+    """Looks for reasons to rebalance, like ``group/live/leader_watch.py``, in virtual time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

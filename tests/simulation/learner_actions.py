@@ -11,9 +11,9 @@ from simulation.group import GroupState
 from simulation.process import Process
 from simulation.world import World
 
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import ControlAction
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.state.records import ControlAction
+from airflow_provider.values.model import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

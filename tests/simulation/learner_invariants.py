@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from simulation.invariants import Broken, all_of, invariant, names
 from simulation.rounds import Lessons, Round
 
-from airflow_provider.learners.model import LearnedRule
-from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
     from simulation.process import Process

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from simulation.mutation import Mutation
 
-_MEMBERSHIP = "airflow_provider.membership"
-_LEARNERS = "airflow_provider.learners"
+_MEMBERSHIP = "airflow_provider.group.classic.member"
+_LEARNERS = "airflow_provider.assignment.learners"
 
 _TWO_OWN = "no_two_current_members_own_a_task"
 _TWO_RUN = "no_two_copies_run_at_once"
@@ -132,7 +132,7 @@ LEARNER_MUTATIONS = (
     ),
     Mutation(
         name="does not tell an owner what others learn",
-        module="airflow_provider.leading.extensible_round",
+        module="airflow_provider.group.classic.leader.extensible_round",
         edits=(("        learned=_packed(decided.learned, worker),\n", ""),),
         plan="learners",
         broken=(_KNOWS,),
@@ -208,31 +208,31 @@ LEARNER_MUTATIONS = (
     # ---- around them
     Mutation(
         name="asks for new work to be given though nobody stays",
-        module="airflow_provider.group.leading",
+        module="airflow_provider.group.live.leading",
         edits=((" or nobody_stays(record, status.workers):\n", ":\n"),),
         unit_test="tests/unit/test_leading.py",
     ),
     Mutation(
         name="counts what is learned where it is",
-        module="airflow_provider.ledger.free_slots",
+        module="airflow_provider.state.views.free_slots",
         edits=(("len(tasks & stateful - learned) + len(to_come[worker])", "len(tasks & stateful)"),),
         unit_test="tests/unit/test_free_slots.py",
     ),
     Mutation(
         name="leaves a slot free while a task with state waits elsewhere",
-        module="airflow_provider.ledger.free_slots",
+        module="airflow_provider.state.views.free_slots",
         edits=(("elif self._free:\n", "elif False:\n"),),
         unit_test="tests/unit/test_free_slots.py",
     ),
     Mutation(
         name="gives a task with state back to the worker that had no slot for it",
-        module="airflow_provider.learners.stateful",
+        module="airflow_provider.assignment.learners.stateful",
         edits=(("pool.place(settled.free & tasks, beside)", "pool.place(settled.free & tasks)"),),
         unit_test="tests/unit/test_free_slots.py",
     ),
     Mutation(
         name="keeps what was made ready when it is to let go of it",
-        module="airflow_provider.execution.learning",
+        module="airflow_provider.worker.tasks.learning",
         edits=(
             (
                 "    if not x.learners.tasks[task].taken:\n        _drop(x, task)\n        x.do(Inform",
@@ -247,7 +247,7 @@ LEARNER_MUTATIONS = (
     ),
     Mutation(
         name="hears of learners before it has begun",
-        module="airflow_provider.group.member",
+        module="airflow_provider.group.live.member",
         edits=(("if self.state.lessons.learned and before is not Phase.INITIAL:", "if self.state.lessons.learned:"),),
         unit_test="tests/unit/test_group_driving.py",
     ),

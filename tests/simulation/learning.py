@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.execution import events
-from airflow_provider.membership.events import LearningProgressed
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
-from airflow_provider.records import TaskFailure, WorkerPhase
+from airflow_provider.group.classic.member.events import LearningProgressed
+from airflow_provider.state.records import TaskFailure, WorkerPhase
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.worker.tasks import events
 
 if TYPE_CHECKING:
     from simulation.process import Process

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_provider.group.classic.member.events import LeaveSoonRequested
+from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.membership import MembershipView
-from airflow_provider.membership.events import LeaveSoonRequested
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.model import SubProtocol, Tasks
-from airflow_provider.records import ControlAction, ControlRecord
+from airflow_provider.state.records import ControlAction, ControlRecord
+from airflow_provider.values.model import SubProtocol, Tasks
 from airflow_provider.worker.leave_request import ASKED, LeaveRequest
 
 if TYPE_CHECKING:

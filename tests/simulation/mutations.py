@@ -12,10 +12,10 @@ from simulation.failure_mutations import FAILURE_MUTATIONS
 from simulation.learner_mutations import LEARNER_MUTATIONS
 from simulation.mutation import Mutation
 
-MEMBERSHIP = "airflow_provider.membership"
-LEADING = "airflow_provider.leading"
-ASSIGNORS = "airflow_provider.assignors"
-EXECUTION = "airflow_provider.execution"
+MEMBERSHIP = "airflow_provider.group.classic.member"
+LEADING = "airflow_provider.group.classic.leader"
+ASSIGNORS = "airflow_provider.assignment"
+EXECUTION = "airflow_provider.worker.tasks"
 
 
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
@@ -65,7 +65,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="takes a lease for as long as a session, whatever its clock does",
-        module="airflow_provider.protocol.member_settings",
+        module="airflow_provider.group.machine.settings",
         edits=(("return ms - ms // _CLOCK_TOLERANCE", "return ms"),),
         plan="wild",
         broken=(_STARTED, _FENCE),
@@ -223,7 +223,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="takes the coordinator's generation for an epoch",
-        module="airflow_provider.membership.record",
+        module="airflow_provider.state.rounds.classic",
         edits=(("    if last is None:\n        return Epoch(generation)\n", "    return Epoch(generation)\n"),),
         plan="wild",
         broken=(_OWN_EPOCH, _GROW, _HIGHER),
@@ -371,13 +371,13 @@ MUTATIONS = (
     ),
     Mutation(
         name="believes what an earlier process of the worker said",
-        module="airflow_provider.records.held_back",
+        module="airflow_provider.state.records.held_back",
         edits=(("if word.epoch >= since or word.member_id == member or", "if True or"),),
         unit_test="tests/unit/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
     ),
     Mutation(
         name="leaves before it is known why",
-        module="airflow_provider.group.member",
+        module="airflow_provider.group.live.member",
         edits=(("            await self._listener.farewell()\n", "            pass\n"),),
         unit_test="tests/unit/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it",
     ),
@@ -403,7 +403,7 @@ MUTATIONS = (
     # ---- around them
     Mutation(
         name="takes what a fenced process stopped for work that nobody has",
-        module="airflow_provider.group.leading",
+        module="airflow_provider.group.live.leading",
         edits=(
             (
                 "if (word.state.final or word.state is TaskState.UNASSIGNED) and not word.kept\n        if word.epoch >= record.epoch and task",
@@ -415,14 +415,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="counts one slot for each task",
-        module="airflow_provider.ledger.costs",
+        module="airflow_provider.state.views.costs",
         edits=(("for index, wants in plan.large.items()}", "for index, wants in () if plan}"),),
         plan="large",
         broken=(_REST,),
     ),
     Mutation(
         name="leaves a slot free while tasks wait elsewhere",
-        module="airflow_provider.ledger.free_slots",
+        module="airflow_provider.state.views.free_slots",
         edits=((" if any(map(staying.surely_wait, staying.moves())) else None", " if False else None"),),
         unit_test="tests/simulation/test_slots.py",
     ),
@@ -454,7 +454,7 @@ MUTATIONS = (
     # ---- the topics
     Mutation(
         name="lets a late record win",
-        module="airflow_provider.records.status",
+        module="airflow_provider.state.records.status",
         edits=(
             (
                 "        if self.epoch != known.epoch:\n            return self.epoch < known.epoch\n        if not known.is_of",

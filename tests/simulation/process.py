@@ -15,12 +15,9 @@ from simulation.leading import Watch, lead_round
 from simulation.leave_request import Asked
 from simulation.wire import Wire
 
-from airflow_provider.assignors.model import Absence
-from airflow_provider.group.ready_learners import ReadyLearners
-from airflow_provider.leading.leader import LeaderAnswer
-from airflow_provider.leading.unchanged_rounds import hold_back_ms
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.membership.events import (
+from airflow_provider.assignment.model import Absence
+from airflow_provider.group.classic.leader.leader import LeaderAnswer
+from airflow_provider.group.classic.member.events import (
     AssignmentComputed,
     HeartbeatAnswered,
     LearnersReady,
@@ -36,14 +33,13 @@ from airflow_provider.membership.events import (
     StartLearning,
     StopLearning,
 )
-from airflow_provider.membership.member import handle
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.saved import resume, save
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.classic.member.member import handle
+from airflow_provider.group.classic.member.saved import resume, save
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.live.ready_learners import ReadyLearners
+from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,
     ConfigAdvanced,
@@ -56,8 +52,12 @@ from airflow_provider.protocol.member_events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
-from airflow_provider.records.status import Lesson, WorkerPhase, WorkerStatus
+from airflow_provider.state.records.status import Lesson, WorkerPhase, WorkerStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -250,7 +250,7 @@ class Process:
         self.asked.look_later()
 
     def _hear_of_learners(self) -> None:
-        """As in ``group/member.py``: before anything that may make it join."""
+        """As in ``group/live/member.py``: before anything that may make it join."""
         lessons = self.state.lessons
         if not lessons.learned or self.state.phase is Phase.INITIAL:
             return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from simulation.group import GroupState
 
-from airflow_provider.membership.state import Phase
+from airflow_provider.group.classic.member.state import Phase
 
 if TYPE_CHECKING:
     from simulation.process import Process

@@ -10,13 +10,14 @@ from functools import cached_property
 
 from simulation.group import RoundSeen
 
-from airflow_provider.assignors.model import Absence
-from airflow_provider.leading.causes import FOR_WHAT_WAITS
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.bridge import BRIDGE, stands_for
-from airflow_provider.protocol.embedded import CODECS
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.model import Absence
+from airflow_provider.group.classic.wire import CODECS
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.state.records.status import WorkerStatus
+from airflow_provider.state.rounds.causes import FOR_WHAT_WAITS
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.bridge import BRIDGE, stands_for
+from airflow_provider.values.model import (
     NO_TASKS,
     Epoch,
     GenerationId,
@@ -26,7 +27,6 @@ from airflow_provider.protocol.model import (
     Tasks,
     WorkerId,
 )
-from airflow_provider.records.status import WorkerStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from simulation.rounds import Round
 
-from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
+from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

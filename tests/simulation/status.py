@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
-from airflow_provider.ledger.topic_view import Parsed
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import Key, KeyKind, TaskState, TaskStatus, WorkerStatus
+from airflow_provider.state.records import Key, KeyKind, TaskState, TaskStatus, WorkerStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusRecord, StatusSnapshot, StatusView
+from airflow_provider.state.views.topic_view import Parsed
+from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ import math
 import pytest
 from simulation.world import World
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId, planner_of
-from airflow_provider.records import TaskState
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.state.records import TaskState
+from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId, planner_of
 
 MAX_DEATHS = 3
 HOUR_MS = 3_600_000

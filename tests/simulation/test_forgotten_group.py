@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulation.world import World
 
-from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.values.model import TaskId, planner_of
 
 TASKS = [planner_of("a"), *(TaskId("a", index) for index in range(4))]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from simulation.world import NO_LIMIT, World
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
-from airflow_provider.records import TaskState
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.state.records import TaskState
+from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
 
 MAX_DELAY_MS = 20_000
 MINUTE_MS = 60_000

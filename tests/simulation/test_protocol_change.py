@@ -11,9 +11,9 @@ from itertools import permutations
 import pytest
 from simulation.world import World
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.protocol.model import ConnectProtocol, SubProtocol, TaskId, planner_of
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.values.model import ConnectProtocol, SubProtocol, TaskId, planner_of
 
 WORKERS = ("w1", "w2", "w3")
 TASKS = {

@@ -8,8 +8,8 @@ import pytest
 from simulation.seeds import fresh
 from simulation.world import World
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.values.model import TaskId, Tasks
 
 MAX_DELAY_MS = 20_000
 SEEDS = fresh(8)

@@ -13,14 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.execution import commands, events
-from airflow_provider.execution.machine import handle
-from airflow_provider.execution.state import Execution, ExecutionSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusView
-from airflow_provider.ledger.topic_view import Parsed
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     JobDefinition,
     Key,
     KeyKind,
@@ -30,7 +23,14 @@ from airflow_provider.records import (
     TaskState,
     TaskStatus,
 )
-from airflow_provider.runs.suspects import TRIAL_MS
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusView
+from airflow_provider.state.views.topic_view import Parsed
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.worker.tasks import commands, events
+from airflow_provider.worker.tasks.machine import handle
+from airflow_provider.worker.tasks.runs.suspects import TRIAL_MS
+from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
 MAX_DEATHS = 3
 WALL_MS = 1_700_000_000_000

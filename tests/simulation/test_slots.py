@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulation.world import World
 
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.values.model import TaskId
 
 SLOTS = 2
 WORKERS = ("w1", "w2", "w3")

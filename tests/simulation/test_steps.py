@@ -8,10 +8,10 @@ from simulation.designs.costs import in_balance
 from simulation.seeds import fresh
 from simulation.world import World
 
-from airflow_provider.assignors.model import MoveReason
-from airflow_provider.assignors.policy import Incremental
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.assignment.model import MoveReason
+from airflow_provider.assignment.policy import Incremental
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import TaskId
 
 MAX_MOVES, INTERVAL_MS, MAX_DELAY_MS = 2, 4_000, 20_000
 IN_TWOS = Incremental(max_moves=MAX_MOVES, move_interval_ms=INTERVAL_MS, max_delay_ms=MAX_DELAY_MS)

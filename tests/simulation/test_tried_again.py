@@ -6,9 +6,9 @@ import pytest
 from simulation.failure_actions import FailTask, MeetAnotherWriter, TryAgain
 from simulation.world import NO_LIMIT, World
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.values.model import ConnectProtocol, TaskId, Tasks, WorkerId
 
 MAX_DELAY_MS = 20_000
 SLOTS = 3

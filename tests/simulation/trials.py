@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 if TYPE_CHECKING:
     from simulation.world import World

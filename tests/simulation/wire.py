@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from simulation.group import JoinReply, JoinRequest, SyncReply
 from simulation.network import Answer, Line
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     CoordinatorFound,
     FindCoordinator,
     HeartbeatAnswered,
@@ -23,9 +23,9 @@ from airflow_provider.membership.events import (
     SendSync,
     Synced,
 )
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.member_events import Command
-from airflow_provider.protocol.model import MemberId, SubProtocol
+from airflow_provider.group.machine.events import Command
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import MemberId, SubProtocol
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -35,7 +35,7 @@ JOIN_GRACE_MS = 5_000
 
 
 class Wire:
-    """Stands for a real worker's ``kafka/transport.py``."""
+    """Stands for a real worker's ``kafka/group_requests/transport.py``."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

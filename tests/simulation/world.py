@@ -27,15 +27,16 @@ from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 from simulation.trials import Trials
 
-from airflow_provider.assignors.model import Absence
-from airflow_provider.assignors.policy import Deferred, Policy
-from airflow_provider.learners.model import LearnedRule
-from airflow_provider.ledger.progress import configured
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.assignment.model import Absence
+from airflow_provider.assignment.policy import Deferred, Policy
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.state.records import PlanRecord, WorkerStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.progress import configured
+from airflow_provider.values.model import (
     Epoch,
     GenerationId,
     MemberId,
@@ -43,7 +44,6 @@ from airflow_provider.protocol.model import (
     Tasks,
     WorkerId,
 )
-from airflow_provider.records import PlanRecord, WorkerStatus
 
 WALL_AT_START = 1_700_000_000_000
 NO_LIMIT = 1_000

@@ -11,14 +11,14 @@ from typing import Final
 import psutil
 from waiting import DEADLINE_S
 
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.common.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
+from airflow_provider.integration.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
+from airflow_provider.kafka.group_requests.messages import GroupDescription
+from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.errors import NoTopicError
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -29,8 +29,8 @@ from airflow_provider.records import (
     TaskState,
     TaskStatus,
 )
-from airflow_provider.topics.errors import NoTopicError
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi, TaskInstance
 

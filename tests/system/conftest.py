@@ -26,9 +26,9 @@ from tcp_proxy import TcpProxy
 from waiting import DEADLINE_S, RUN_DEADLINE_S, SLOWNESS, TOLD_BY
 
 import airflow_provider.example_dags
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.spark_connect.client import require_client
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.client import require_client
 from demo.airflow import LocalAirflow
 
 _HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ from typing import Final
 from airflow_group import Group
 from server_queries import active_queries
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.common.one_shot import GroupSnapshot
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.integration.one_shot import GroupSnapshot
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.values.model import TaskId
 from benchmarks.batch_times import batches
 
 JOB: Final = "ticks"

@@ -9,9 +9,9 @@ import pytest
 from airflow_group import Group
 from fleet import Fleet
 
-from airflow_provider.common.one_shot import read_timeline
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import ActionEvent, Halt, TaskKind, TaskState
+from airflow_provider.integration.one_shot import read_timeline
+from airflow_provider.state.records import ActionEvent, Halt, TaskKind, TaskState
+from airflow_provider.values.model import TaskId
 
 pytestmark = pytest.mark.side_by_side
 

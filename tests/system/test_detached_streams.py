@@ -11,10 +11,10 @@ import pytest
 from airflow_group import Group
 from streams_on_server import JOB, Streams, attempts, runs
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskState
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.state.records import TaskState
+from airflow_provider.values.model import WorkerId
 
 W1, W2 = WorkerId("on_server.w1"), WorkerId("on_server.w2")
 

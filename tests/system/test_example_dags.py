@@ -13,10 +13,10 @@ import pytest
 from airflow_group import EXAMPLE_GROUP, Group
 from fleet import overlaps, starts
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskState
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.rounds.declarative import DeclarativeRecord
+from airflow_provider.values.model import TaskId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
 

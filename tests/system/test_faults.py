@@ -9,10 +9,10 @@ from airflow_group import Group
 from fleet import Fleet, starts
 from waiting import wait_until
 
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskKind, TaskState
-from airflow_provider.records.awaited import Awaited
-from airflow_provider.reports.worker_words import worker_in_words
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.reports.worker_words import worker_in_words
+from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow_group import Group
 
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
 from demo.airflow import LocalAirflow
 
 pytest.importorskip("airflow.providers.openlineage", reason="it goes with newer versions of Airflow")

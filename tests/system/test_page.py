@@ -12,7 +12,7 @@ from airflow_group import Group
 from browser import Browser, browsing
 from fleet import Fleet
 
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
 from demo.airflow import LocalAirflow
 
 ATTACK = "<img src=x onerror=alert(1)>"

@@ -11,13 +11,13 @@ import pytest
 from airflow_group import Group
 from test_page import address, without_complaint
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
-from airflow_provider.common.one_shot import GroupSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.integration.one_shot import GroupSnapshot
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId, WorkerId
 from demo.airflow import LocalAirflow
 
 JOBS = "airflow_provider.example_dags.jobs"

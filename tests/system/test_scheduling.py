@@ -18,14 +18,14 @@ from airflow_group import EXAMPLE_GROUP, Group
 from fleet import Fleet
 from waiting import slow_ms
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_topics
+from airflow_provider.group.live.shared import shared_topics
+from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatus, TopicNames
-from airflow_provider.topics.rights import WORKER
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, TaskStatus, TopicNames
 from airflow_provider.triggers.bookmarks import Bookmark
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi
 

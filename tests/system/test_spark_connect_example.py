@@ -9,7 +9,7 @@ import pytest
 from streams_on_server import TOKEN
 from test_example_dags import run
 
-from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.servers.spark_connect import LocalConnectServer
 from demo.airflow import LocalAirflow
 
 pytestmark = pytest.mark.side_by_side

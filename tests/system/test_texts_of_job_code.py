@@ -23,12 +23,12 @@ from sqlalchemy import create_engine, select
 from test_scheduling import bookmark
 from waiting import DEADLINE_S, SLOWNESS, TOLD_BY
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.common.one_shot import submit_job
-from airflow_provider.common.storable import storable
+from airflow_provider.integration.one_shot import submit_job
+from airflow_provider.integration.storable import storable
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, JobDefinition
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.records import ControlAction, JobDefinition
+from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
 from demo.databases import Database
 from demo.postgres import LocalPostgres

@@ -11,10 +11,10 @@ from fleet import Fleet, Start, starts
 from tcp_proxy import TcpProxy
 from waiting import slow_ms
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
-from airflow_provider.records import ControlAction, TaskKind, TaskState
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.state.records import ControlAction, TaskKind, TaskState
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.values.model import TaskId, Tasks, WorkerId
 
 pytestmark = pytest.mark.side_by_side
 

@@ -10,11 +10,11 @@ from airflow_group import Group
 from fleet import Fleet
 from waiting import wait_until
 
-from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.cli.main import main
-from airflow_provider.common.one_shot import GroupSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskKind, TaskState
+from airflow_provider.integration.one_shot import GroupSnapshot
+from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.values.model import TaskId, WorkerId
 
 pytestmark = pytest.mark.side_by_side
 

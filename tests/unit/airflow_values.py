@@ -7,13 +7,13 @@ from typing import Any
 
 from group_records import record_of
 
-from airflow_provider.assignors.model import Load, Move, MoveReason
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.records import WorkerStatus as Worker
+from airflow_provider.assignment.model import Load, Move, MoveReason
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.records import WorkerStatus as Worker
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 
 URL = "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1"
 

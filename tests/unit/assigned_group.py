@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from airflow_provider.assignors.costs import NO_COSTS
-from airflow_provider.assignors.model import TriedElsewhere
-from airflow_provider.assignors.policy import Policy
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import (
+from airflow_provider.assignment.costs import NO_COSTS
+from airflow_provider.assignment.model import TriedElsewhere
+from airflow_provider.assignment.policy import Policy
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import (
     NOTHING_SAID,
     Assignment,
     ClientSideAssignor,
@@ -17,8 +17,8 @@ from airflow_provider.client_assignors.client_assignor import (
     GroupMember,
     WorkerFacts,
 )
-from airflow_provider.declarative.model import NO_TARGET, MemberTarget
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.group.declarative.protocol.model import NO_TARGET, MemberTarget
+from airflow_provider.values.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
 
 def jobs(sizes: Mapping[str, int]) -> Tasks:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
-from airflow_provider.assignors.policy import Deferred, Policy
-from airflow_provider.assignors.weights import assign
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
+from airflow_provider.assignment.policy import Deferred, Policy
+from airflow_provider.assignment.weights import assign
+from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 MAX_DELAY_MS = 300_000
 DEFERRED = Deferred(max_delay_ms=MAX_DELAY_MS)

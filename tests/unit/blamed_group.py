@@ -7,9 +7,9 @@ from typing import Any
 
 from led_group import EPOCH, Group
 
-from airflow_provider.blame.elsewhere import better_places
-from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
-from airflow_provider.records import StreamProgress, TaskFailure, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.blame.elsewhere import better_places
+from airflow_provider.state.records import StreamProgress, TaskFailure, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.values.model import MemberId, TaskId, WorkerId
 
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")

@@ -7,11 +7,8 @@ from rich.console import Console
 
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, planner_of
-from airflow_provider.records import (
+from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -20,6 +17,9 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))

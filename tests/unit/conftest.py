@@ -11,8 +11,8 @@ import pytest
 from strict_patching import be_strict
 from turned_clock import CLOCK, TurnedLoop
 
-from airflow_provider.protocol import packed_tasks, recent
-from airflow_provider.protocol.embedded import fields
+from airflow_provider.group.classic.wire import fields
+from airflow_provider.values import packed_tasks, recent
 
 _HERE = Path(__file__).parent
 # Where the task instances of these tests are. Airflow reads it when it is asked.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.events import (
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.events import (
     Effects,
     Event,
     JobsRead,
@@ -14,30 +14,33 @@ from airflow_provider.coordinator.events import (
     RequestId,
     TimerFired,
 )
-from airflow_provider.coordinator.settings import CONFIG_NAMES, CoordinatorSettings
-from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.alter_configs import (
+from airflow_provider.group.declarative.coordinator.settings import CONFIG_NAMES, CoordinatorSettings
+from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.alter_configs import (
     AlterableConfig,
     ConfigOperation,
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
 )
-from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.apis import ReplyBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
     InstalledMember,
 )
-from airflow_provider.declarative.wire.parts import Assignor
-from airflow_provider.declarative.wire.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )
-from airflow_provider.declarative.wire.records import Record, decode_record, encode_record
-from airflow_provider.protocol.model import MemberId, TaskId, Tasks
+from airflow_provider.group.declarative.protocol.wire.records import Record, decode_record, encode_record
+from airflow_provider.values.model import MemberId, TaskId, Tasks
 
 GROUP: Final = "g"
 W1, W2, W3 = map(MemberId, ("W1", "W2", "W3"))

@@ -9,23 +9,13 @@ from functools import partial
 from coordinated import Shard
 from declarative_group import Held, TinyGroup
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import WorkerFacts
-from airflow_provider.coordinator.events import RequestArrived, RequestId, TimerFired
-from airflow_provider.declarative.model import LEAVING
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.apis import ReplyBody
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.install_assignment import (
-    ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
-from airflow_provider.declarative.wire.parts import Assignor
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
-from airflow_provider.declarative_membership.computing import described, group_of, installed, target_of
-from airflow_provider.declarative_membership.events import (
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import WorkerFacts
+from airflow_provider.group.declarative.coordinator.events import RequestArrived, RequestId, TimerFired
+from airflow_provider.group.declarative.member.computing import described, group_of, installed, target_of
+from airflow_provider.group.declarative.member.events import (
     AssignmentComputed,
     AssignorsChanged,
     ComputeAssignment,
@@ -40,12 +30,25 @@ from airflow_provider.declarative_membership.events import (
     Started,
     TellDelayOver,
 )
-from airflow_provider.declarative_membership.settings import DeclarativeSettings
-from airflow_provider.declarative_membership.state import MembershipState
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import Command, Event, LeaveRequested
-from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.group.declarative.member.settings import DeclarativeSettings
+from airflow_provider.group.declarative.member.state import MembershipState
+from airflow_provider.group.declarative.protocol.model import LEAVING
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.apis import ReplyBody
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+    ConnectGroupInstallAssignmentResponse,
+    InstalledMember,
+)
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import Command, Event, LeaveRequested
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId
 
 Fate = tuple[int, tuple[int, ...]] | None
 

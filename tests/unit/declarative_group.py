@@ -12,7 +12,19 @@ from itertools import count
 
 from declarative_script import ASSIGNORS
 
-from airflow_provider.declarative.model import (
+from airflow_provider.group.declarative.member.events import (
+    HeartbeatAnswered,
+    Request,
+    RequestFailed,
+    Resumed,
+    SendRequest,
+    Started,
+)
+from airflow_provider.group.declarative.member.member import handle
+from airflow_provider.group.declarative.member.saved import resume, save
+from airflow_provider.group.declarative.member.settings import DeclarativeSettings
+from airflow_provider.group.declarative.member.state import MembershipState, Phase
+from airflow_provider.group.declarative.protocol.model import (
     JOINING,
     LEAVING,
     AssignmentEpoch,
@@ -21,28 +33,15 @@ from airflow_provider.declarative.model import (
     MemberState,
     MemberTarget,
 )
-from airflow_provider.declarative.reconcile import reconcile
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.reconcile import reconcile
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
-from airflow_provider.declarative_membership.events import (
-    HeartbeatAnswered,
-    Request,
-    RequestFailed,
-    Resumed,
-    SendRequest,
-    Started,
-)
-from airflow_provider.declarative_membership.member import handle
-from airflow_provider.declarative_membership.saved import resume, save
-from airflow_provider.declarative_membership.settings import DeclarativeSettings
-from airflow_provider.declarative_membership.state import MembershipState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,
     Event,
@@ -52,7 +51,8 @@ from airflow_provider.protocol.member_events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
 
 SESSION_MS = 10_000
 INTERVAL_MS = 3_000
@@ -60,7 +60,9 @@ INTERVAL_MS = 3_000
 
 @dataclass
 class TinyCoordinator:
-    """Answers heartbeats as :mod:`airflow_provider.declarative.reconcile` says. A test sets the targets."""
+    """Answers heartbeats as :mod:`airflow_provider.group.declarative.protocol.reconcile` says. A test sets the
+    targets.
+    """
 
     epoch: int = 0
     targets: dict[MemberId, Tasks] = field(default_factory=dict)

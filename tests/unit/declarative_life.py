@@ -11,22 +11,34 @@ from typing import Any
 from stand_ins import MemoryTopics
 from worker_life import A0, A1, ME, Life
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.client_assignors import assignors_offered
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.events import Effects, JobsRead, RequestArrived, RequestId, TimerFired
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody, decode_request, encode_request, request_of
-from airflow_provider.declarative_membership.settings import DeclarativeSettings
-from airflow_provider.group.declarative import DeclarativeMemberships, DeclarativeProtocol
-from airflow_provider.group.declarative_member import DeclarativeMember
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.declarative.assignors import assignors_offered
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.events import (
+    Effects,
+    JobsRead,
+    RequestArrived,
+    RequestId,
+    TimerFired,
+)
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.member.settings import DeclarativeSettings
+from airflow_provider.group.declarative.protocol.wire.apis import (
+    ReplyBody,
+    RequestBody,
+    decode_request,
+    encode_request,
+    request_of,
+)
+from airflow_provider.group.declarative.requests.request_channel import NoReplyError
+from airflow_provider.group.live.declarative import DeclarativeMemberships, DeclarativeProtocol
+from airflow_provider.group.live.declarative_member import DeclarativeMember
 from airflow_provider.group.membership import KnowsGone
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskKind
-from airflow_provider.requests.request_channel import NoReplyError
+from airflow_provider.state.records import TaskKind
+from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.model import WorkerId
 
 SESSION_MS = 10_000  # what nobody waits for is to outlast the pauses of a busy machine
 SHORT_SESSION_MS = 600
@@ -37,7 +49,8 @@ def coordinator_settings(session_ms: int = SESSION_MS) -> CoordinatorSettings:
 
 
 class NearChannel:
-    """Asks a coordinator in this process (a :class:`~airflow_provider.requests.request_channel.RequestChannel`).
+    """Asks a coordinator in this process (a
+    :class:`~airflow_provider.group.declarative.requests.request_channel.RequestChannel`).
 
     :ivar away: nobody replies
     :ivar asked: what was asked

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from airflow_provider.declarative.model import AssignmentEpoch, MemberEpoch
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.heartbeat import (
-    ConnectGroupHeartbeatRequest,
-    ConnectGroupHeartbeatResponse,
-    HeartbeatAssignment,
-)
-from airflow_provider.declarative.wire.parts import Assignor
-from airflow_provider.declarative_membership.events import (
+from airflow_provider.group.declarative.member.events import (
     HeartbeatAnswered,
     OnAssignment,
     Request,
@@ -20,13 +12,21 @@ from airflow_provider.declarative_membership.events import (
     SendRequest,
     Started,
 )
-from airflow_provider.declarative_membership.member import handle
-from airflow_provider.declarative_membership.settings import DeclarativeSettings
-from airflow_provider.declarative_membership.state import MembershipState
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import ArmTimer, Command, Event, PublishAssignment, TimerFired
-from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.group.declarative.member.member import handle
+from airflow_provider.group.declarative.member.settings import DeclarativeSettings
+from airflow_provider.group.declarative.member.state import MembershipState
+from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+    HeartbeatAssignment,
+)
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import ArmTimer, Command, Event, PublishAssignment, TimerFired
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId
 
 SETTINGS: Final = DeclarativeSettings(group_id="g", worker=WorkerId("w"))
 SESSION_MS: Final = 10_000

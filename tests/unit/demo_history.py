@@ -7,9 +7,9 @@ from typing import Any
 
 from group_records import record_of
 
-from airflow_provider.assignors.model import Move
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.assignment.model import Move
+from airflow_provider.state.records import RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)

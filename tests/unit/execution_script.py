@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider.execution import commands
-from airflow_provider.execution.commands import Command
-from airflow_provider.execution.events import (
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import Point, StatusSnapshot
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.worker.tasks import commands
+from airflow_provider.worker.tasks.commands import Command
+from airflow_provider.worker.tasks.events import (
     AttemptBegan,
     AttemptConflicted,
     AttemptFailed,
@@ -25,15 +29,11 @@ from airflow_provider.execution.events import (
     TopicsRead,
     WarmUpReady,
 )
-from airflow_provider.execution.invariants import validate
-from airflow_provider.execution.machine import handle
-from airflow_provider.execution.state import Execution, ExecutionSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import Point, StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
-from airflow_provider.runs.learners import LearnerState
-from airflow_provider.runs.runs import RunState
+from airflow_provider.worker.tasks.invariants import validate
+from airflow_provider.worker.tasks.machine import handle
+from airflow_provider.worker.tasks.runs.learners import LearnerState
+from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
 ME, OTHER = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2 = (TaskId("a", index) for index in range(3))

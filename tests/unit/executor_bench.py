@@ -9,15 +9,15 @@ from typing import Any
 from stand_ins import HandRunner, MemoryTopics
 from waiting import eventually
 
-from airflow_provider.hands.executor import TaskExecutor
-from airflow_provider.hands.log_levels import LogLevels
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
-from airflow_provider.runners.detached import MakeQueries, nothing_detached
-from airflow_provider.runs.runs import RunState
-from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.kafka.topics.errors import BrokerAwayError
+from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.worker.hands.executor import TaskExecutor
+from airflow_provider.worker.hands.log_levels import LogLevels
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 ME = WorkerId("w1")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))

@@ -14,9 +14,9 @@ from typing import Any
 from flatbuffers import Builder
 from hypothesis import strategies as st
 
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState, learning
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId
-from airflow_provider.protocol.packed_tasks import NOTHING, PackedTasks
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId
+from airflow_provider.values.packed_tasks import NOTHING, PackedTasks
 
 # ---- values
 

@@ -27,8 +27,8 @@ from pyspark.sql.connect.proto import (
 )
 from pyspark.sql.connect.proto.base_pb2_grpc import add_SparkConnectServiceServicer_to_server
 
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 
 HOST = "127.0.0.1"
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types here

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import ServerSilent, WatchEvent
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.watch_events import ServerSilent, WatchEvent
 
 
 class FakeWatch:
-    """The watch of a server whose answers a test chooses (a :class:`~airflow_provider.runners.watches.Watch`).
+    """The watch of a server whose answers a test chooses (a :class:`~airflow_provider.spark.runners.watches.Watch`).
 
     :ivar runs: the query that :meth:`find` finds
     :ivar away: whether calls fail

@@ -6,28 +6,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.client_assignors.client_assignor import WorkerFacts
-from airflow_provider.client_assignors.remembered import Remembered
-from airflow_provider.declarative.model import AssignmentEpoch, GroupEpoch, MemberEpoch
-from airflow_provider.declarative.wire import keys
-from airflow_provider.declarative.wire.assignment_values import (
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
+from airflow_provider.group.declarative.assignors.client_assignor import WorkerFacts
+from airflow_provider.group.declarative.assignors.remembered import Remembered
+from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.wire import keys
+from airflow_provider.group.declarative.protocol.wire.assignment_values import (
     ConnectWorkerGroupCurrentMemberAssignmentValue,
     ConnectWorkerGroupTargetAssignmentValue,
     TargetMember,
 )
-from airflow_provider.declarative.wire.metadata_values import (
+from airflow_provider.group.declarative.protocol.wire.metadata_values import (
     Configuration,
     ConnectWorkerGroupConfigurationValue,
     ConnectWorkerGroupConnectorsTasksMetadataValue,
     ConnectWorkerGroupMemberMetadataValue,
     ConnectWorkerGroupMetadataValue,
 )
-from airflow_provider.declarative.wire.parts import Assignor, ConnectorsAndTasks
-from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState, learning
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId
-from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.records import Record
+from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId
+from airflow_provider.values.packed_tasks import PackedTasks
 
 M1, M2 = MemberId("m1"), MemberId("m2")
 _SOME: Final = (ConnectorsAndTasks(connectors=("flights",), tasks=(TaskId("flights", 0), TaskId("flights", 3))),)

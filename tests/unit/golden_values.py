@@ -7,23 +7,13 @@ from typing import Any, Final
 
 from group_records import record_of
 
-from airflow_provider.assignors.model import Load, Memory, Move, MoveReason
-from airflow_provider.assignors.policy import Deferred, Incremental
-from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName
-from airflow_provider.common.worker_values import WorkerSpec
-from airflow_provider.learners.model import LearnedRule, LearnerMemory, Limits
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import (
-    ConfigOffset,
-    ConnectProtocol,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    WorkerId,
-)
-from airflow_provider.records import (
+from airflow_provider.assignment.learners.model import LearnedRule, LearnerMemory, Limits
+from airflow_provider.assignment.model import Load, Memory, Move, MoveReason
+from airflow_provider.assignment.policy import Deferred, Incremental
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.integration.group_protocols import Coordinators, GroupProtocolName
+from airflow_provider.integration.worker_values import WorkerSpec
+from airflow_provider.state.records import (
     ActionEvent,
     CheckpointClaim,
     ControlAction,
@@ -53,6 +43,16 @@ from airflow_provider.records import (
     WrittenAsset,
 )
 from airflow_provider.triggers.conditions import EpochCondition, JobCondition, JobGoal, LeaveCondition
+from airflow_provider.values.model import (
+    ConfigOffset,
+    ConnectProtocol,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+)
 from airflow_provider.worker.settings import Until
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")

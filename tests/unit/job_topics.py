@@ -6,8 +6,8 @@ import asyncio
 
 from stand_ins import MemoryTopics
 
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 PLANNED_BY = WorkerId("w1")
 

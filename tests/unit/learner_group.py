@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from assignor_group import DEFERRED, tasks_of
 
-from airflow_provider.assignors.model import Absence
-from airflow_provider.assignors.policy import Policy
-from airflow_provider.learners import extensible
-from airflow_provider.learners.model import (
+from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners.model import (
     READY,
     LearnedRule,
     LearnerAssignment,
@@ -17,7 +15,9 @@ from airflow_provider.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.model import Absence
+from airflow_provider.assignment.policy import Policy
+from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 
 class LearnerGroup:

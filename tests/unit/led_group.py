@@ -12,15 +12,16 @@ from typing import Any
 
 from group_records import record_of
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.leading.call import Call
-from airflow_provider.leading.leader import lead
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.events import JoinedMember
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.embedded.v1 import encode_metadata
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.leader.call import Call
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import JoinedMember
+from airflow_provider.group.classic.wire.v1 import encode_metadata
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import (
     Assignment,
     ConfigOffset,
     Epoch,
@@ -32,7 +33,6 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 
 STATES = {
     "r": TaskState.RUNNING,

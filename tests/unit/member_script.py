@@ -7,7 +7,7 @@ from typing import Any
 
 from embedded_bytes import decode_metadata, encode_assignment
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     CoordinatorFound,
     HeartbeatAnswered,
     Joined,
@@ -17,13 +17,13 @@ from airflow_provider.membership.events import (
     Started,
     Synced,
 )
-from airflow_provider.membership.member import handle
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import ArmTimer, Command, Event, PublishAssignment, TimerFired
-from airflow_provider.protocol.model import (
+from airflow_provider.group.classic.member.member import handle
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import ArmTimer, Command, Event, PublishAssignment, TimerFired
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import (
     Assignment,
     ConfigOffset,
     GenerationId,

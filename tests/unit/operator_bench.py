@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from airflow_values import jobs_snapshot
 
-from airflow_provider.common.lineage import LineageTeller
-from airflow_provider.common.linking import FollowedLink
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.lineage import LineageTeller
+from airflow_provider.integration.linking import FollowedLink
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.group_topics import Submission
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import RunResult
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import JobDefinition
-from airflow_provider.topics.group_topics import Submission
+from airflow_provider.state.records import JobDefinition
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
 

@@ -17,11 +17,11 @@ from fastapi.testclient import TestClient
 
 from airflow_provider.hooks.shown_connections import Connections, Named
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.followed import FollowedTopics
-from airflow_provider.topics.timeline_feed import TimelineFeed
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.followed import FollowedTopics
+from airflow_provider.kafka.topics.timeline_feed import TimelineFeed
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.allowed_acts import PageActions
 from airflow_provider.ui.app import make_app
 from airflow_provider.ui.watching import Listing, WatchedGroup, Watches

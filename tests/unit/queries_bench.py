@@ -7,12 +7,12 @@ from collections.abc import Callable
 from fake_watch import FakeWatch
 from waiting import eventually
 
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners.detached import DetachedQueries
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import RunnerEvent, TaskOrder
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark_connect.watch_events import WatchEvent
+from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.values.model import Epoch, TaskId
 
 MINE, OTHER = ConnectServer(host="mine"), ConnectServer(host="other")
 A0 = TaskId("a", 0)

@@ -10,10 +10,10 @@ import pytest
 from fake_connect import FakeConnect
 from waiting import eventually
 
-from airflow_provider.spark_connect import calls, polling, silence
-from airflow_provider.spark_connect.shared_server import SERVERS
-from airflow_provider.spark_connect.watch_events import WatchEvent
-from airflow_provider.spark_connect.watching import QueryWatch
+from airflow_provider.spark.connect import calls, polling, silence
+from airflow_provider.spark.connect.shared_server import SERVERS
+from airflow_provider.spark.connect.watch_events import WatchEvent
+from airflow_provider.spark.connect.watching import QueryWatch
 
 POLL_EVERY_S = 0.05
 N = TypeVar("N")

@@ -7,13 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from echo_machine import heartbeat_of
 
-from airflow_provider.coordinator.events import BridgeAsks, ToBridge
-from airflow_provider.declarative.exchange import RawRequest, Write
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC
-from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
-from airflow_provider.protocol.model import Tasks
-from airflow_provider.shards.bridges import PutWord
-from airflow_provider.shards.errors import ShardError
+from airflow_provider.group.declarative.coordinator.events import BridgeAsks, ToBridge
+from airflow_provider.group.declarative.protocol.exchange import RawRequest, Write
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC
+from airflow_provider.group.declarative.protocol.wire.apis import (
+    Reply,
+    RequestBody,
+    decode_reply,
+    encode_request,
+    request_of,
+)
+from airflow_provider.group.declarative.server.bridges import PutWord
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.values.model import Tasks
 
 READER = b"reader"
 

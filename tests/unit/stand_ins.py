@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.group.holding import StopReason
 from airflow_provider.group.membership import Ended
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
-from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.wire.messages import (
+from airflow_provider.kafka.group_requests.messages import (
     FindCoordinatorResponse,
     JoinMember,
     JoinRequest,
@@ -22,9 +20,15 @@ from airflow_provider.kafka.wire.messages import (
     SyncRequest,
     SyncResponse,
 )
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
-from airflow_provider.records import Event, decode, event_from_json
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import NewRecord
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.spark.local.job_counts import JobCounts
+from airflow_provider.spark.local.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
@@ -44,12 +48,8 @@ from airflow_provider.spark.runner import (
     WarmUpProgressed,
     WarmUpReady,
 )
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import NewRecord
-from airflow_provider.topics.reader import Record
+from airflow_provider.state.records import Event, decode, event_from_json
+from airflow_provider.values.model import Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 
 class MemoryTopics(GroupTopics):

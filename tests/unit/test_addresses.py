@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.records.addresses import address_within, web_address
+from airflow_provider.state.records.addresses import address_within, web_address
 
 TASK = "dags/d/runs/manual__2026-01-01T00:00:00+00:00/tasks/w?try_number=1"
 

@@ -19,11 +19,11 @@ from turned_clock import CLOCK, a_thread_works
 from waiting import DEADLINE_S
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.topics import admin as admin_module
-from airflow_provider.topics import latest
-from airflow_provider.topics.admin import TopicAdmin
-from airflow_provider.topics.errors import BrokerAwayError, RefusedError
-from airflow_provider.topics.outage import Outage
+from airflow_provider.kafka.topics import admin as admin_module
+from airflow_provider.kafka.topics import latest
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError
+from airflow_provider.kafka.topics.outage import Outage
 
 PATIENT_S = 10_000.0
 """Longer than any test may take, and than librdkafka lets a request wait."""

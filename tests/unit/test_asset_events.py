@@ -13,10 +13,10 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_values import context, job, jobs_snapshot, status_snapshot
 from operator_bench import FakeGroup, job_operator
 
-from airflow_provider.common.airflow_names import TaskDeferred
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.records import TaskState, WrittenAsset
+from airflow_provider.integration.airflow_names import TaskDeferred
 from airflow_provider.sensors.job import JobSensor
+from airflow_provider.state.records import TaskState, WrittenAsset
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 

@@ -13,16 +13,16 @@ from begun import begins_at_once
 from execution_script import A0, Script
 from waiting import DEADLINE_S
 
-from airflow_provider.execution.commands import WriteEnd
-from airflow_provider.execution.events import AttemptFinished, EndRefused
-from airflow_provider.hands.orders import heard
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import TaskState, TaskStatus, WrittenAsset, decode
-from airflow_provider.reports.report import JobReport
-from airflow_provider.runners.noop import NoopRunner
-from airflow_provider.spark.asset_writes import MOST_ASSETS, AssetWrite, AssetWrites
 from airflow_provider.spark.job import TaskContext
+from airflow_provider.spark.job.asset_writes import MOST_ASSETS, AssetWrite, AssetWrites
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFailed, TaskFinished, TaskOrder
+from airflow_provider.spark.runners.noop import NoopRunner
+from airflow_provider.state.records import TaskState, TaskStatus, WrittenAsset, decode
+from airflow_provider.state.reports.report import JobReport
+from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.hands.orders import heard
+from airflow_provider.worker.tasks.commands import WriteEnd
+from airflow_provider.worker.tasks.events import AttemptFinished, EndRefused
 
 ORDERS = WrittenAsset(name="orders", uri="s3://lake/orders", rows=7)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from assignor_group import MAX_DELAY_MS, Group, changed, moved_because, started, stopped, tasks_in
 
-from airflow_provider.assignors.model import Absence, LeaveReason, Memory, MoveReason
-from airflow_provider.assignors.policy import IMMEDIATE, Incremental
-from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
+from airflow_provider.assignment.model import Absence, LeaveReason, Memory, MoveReason
+from airflow_provider.assignment.policy import IMMEDIATE, Incremental
+from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 W1, W2, W3, W4 = (WorkerId(f"w{number}") for number in range(1, 5))
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because, moves_because, started, stopped
 
-from airflow_provider.assignors import cooperative
-from airflow_provider.assignors.model import Load, Memory, MoveReason, Round
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Policy
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, WorkerId, planner_of
+from airflow_provider.assignment import cooperative
+from airflow_provider.assignment.model import Load, Memory, MoveReason, Round
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Policy
+from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignors import cooperative, eager, weights
-from airflow_provider.assignors.by_cost import CostPool
-from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.model import GroupAssignment, Memory, Round
-from airflow_provider.assignors.move_reasons import why
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.learners import extensible
-from airflow_provider.learners.model import LearnerMemory, LearnerRound
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+from airflow_provider.assignment import cooperative, eager, weights
+from airflow_provider.assignment.by_cost import CostPool
+from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound
+from airflow_provider.assignment.model import GroupAssignment, Memory, Round
+from airflow_provider.assignment.move_reasons import why
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 W1, W2, W3 = (WorkerId(name) for name in ("w1", "w2", "w3"))
 ONE, TWO = GenerationId(1), GenerationId(2)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.assignors.cooperative import assign
-from airflow_provider.assignors.model import Absence, GroupAssignment, LeaveReason, Load, Memory, MoveReason, Round
-from airflow_provider.assignors.policy import Deferred, Policy
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.model import Absence, GroupAssignment, LeaveReason, Load, Memory, MoveReason, Round
+from airflow_provider.assignment.policy import Deferred, Policy
+from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 W1, W2, W3 = (WorkerId(f"w{number}") for number in (1, 2, 3))
 POLICY: Policy = Deferred(max_delay_ms=300_000)

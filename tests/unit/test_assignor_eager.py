@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.assignors import eager
-from airflow_provider.protocol.model import TaskId, WorkerId, planner_of
+from airflow_provider.assignment import eager
+from airflow_provider.values.model import TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from assigned_group import DeclarativeGroup
 
-from airflow_provider.assignors.model import GroupAssignment, Memory, Round, TriedElsewhere
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.assignors.shares import Shares
-from airflow_provider.assignors.weights import assign
-from airflow_provider.learners import extensible
-from airflow_provider.learners.model import LearnerAssignment, LearnerMemory, LearnerRound
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners.model import LearnerAssignment, LearnerMemory, LearnerRound
+from airflow_provider.assignment.model import GroupAssignment, Memory, Round, TriedElsewhere
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.assignment.shares import Shares
+from airflow_provider.assignment.weights import assign
+from airflow_provider.values.model import NO_TASKS, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
 ALL = frozenset({A0, A1, A2, A3})

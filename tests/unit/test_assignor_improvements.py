@@ -14,10 +14,10 @@ from itertools import islice
 import pytest
 from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, started, stopped, tasks_in, tasks_of
 
-from airflow_provider.assignors import cooperative
-from airflow_provider.assignors.model import Memory, MoveReason, Round
-from airflow_provider.assignors.policy import IMMEDIATE
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.assignment import cooperative
+from airflow_provider.assignment.model import Memory, MoveReason, Round
+from airflow_provider.assignment.policy import IMMEDIATE
+from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId, planner_of
 
 W1, W2, W3, W4 = (WorkerId(f"w{number}") for number in range(1, 5))
 
@@ -281,10 +281,10 @@ class TestSameInputSameResult:
 
 
 _IN_ANOTHER_PROCESS = """
-from airflow_provider.assignors import cooperative
-from airflow_provider.assignors.model import Memory, Round
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.assignors.policy import Deferred
+from airflow_provider.assignment import cooperative
+from airflow_provider.assignment.model import Memory, Round
+from airflow_provider.values.model import TaskId
+from airflow_provider.assignment.policy import Deferred
 configured = frozenset(TaskId(job, index) for job in "abcdef" for index in range(-1, 7))
 memory = Memory()
 owned = {"w1": frozenset()}

@@ -8,15 +8,17 @@ from dataclasses import replace
 import led_group
 from assignor_group import Group, tasks_in, tasks_of
 
-from airflow_provider.assignors.model import Memory, MoveReason
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.leading import gather_call
-from airflow_provider.leading.leader import lead
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.membership.events import JoinedMember, PerformAssignment
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.embedded.v1 import encode_metadata
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.model import Memory, MoveReason
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment
+from airflow_provider.group.classic.wire.v1 import encode_metadata
+from airflow_provider.group.live.leading import gather_call
+from airflow_provider.state.records import PlanRecord
+from airflow_provider.state.reports.narration import move_in_words
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.values.model import (
     NO_TASKS,
     Assignment,
     ConfigOffset,
@@ -28,8 +30,6 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.records import PlanRecord
-from airflow_provider.reports.narration import move_in_words
 
 W1, W2, W3 = (WorkerId(f"w{number}") for number in range(1, 4))
 

@@ -9,9 +9,9 @@ from assignor_group import Group, changed, planners_in, started, stopped, tasks_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignors import eager
-from airflow_provider.assignors.weights import assign_eagerly, split
-from airflow_provider.protocol.model import Tasks, WorkerId
+from airflow_provider.assignment import eager
+from airflow_provider.assignment.weights import assign_eagerly, split
+from airflow_provider.values.model import Tasks, WorkerId
 
 BRIDGE = WorkerId("bridge")
 JOBS = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 20), min_size=1, max_size=5)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.driver.errors import SparkGoneError
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners import attached_attempt
-from airflow_provider.runners.attached_attempt import AttachedAttempt
-from airflow_provider.spark.failures import nothing_secret
-from airflow_provider.spark.fencing import AttemptGuard
+from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.job import FencedError
+from airflow_provider.spark.job.fencing import AttemptGuard
+from airflow_provider.spark.local.errors import SparkGoneError
 from airflow_provider.spark.runner import SparkLost, TaskOrder, TaskStopped
+from airflow_provider.spark.runners import attached_attempt
+from airflow_provider.spark.runners.attached_attempt import AttachedAttempt
+from airflow_provider.values.model import Epoch, TaskId
 
 ORDER = TaskOrder(task=TaskId("job", 0), entry_point="job:run", epoch=Epoch(1))
 LONG_S = 10 * DEADLINE_S

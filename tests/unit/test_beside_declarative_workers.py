@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.common import declarative_workers
-from airflow_provider.common.declarative_workers import DeclarativeWorkersError, refuse_beside_declarative_workers
-from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.topics.errors import RightsError
-from airflow_provider.topics.rights import Operation, Right
+from airflow_provider.integration import declarative_workers
+from airflow_provider.integration.declarative_workers import DeclarativeWorkersError, refuse_beside_declarative_workers
+from airflow_provider.kafka.topics.errors import RightsError
+from airflow_provider.kafka.topics.rights import Operation, Right
+from airflow_provider.state.rounds.declarative import DeclarativeRecord
 
 SETTINGS: Any = object()
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.kafka.wire.messages import CommittedOffset, FindCoordinatorResponse, NodeId
-from airflow_provider.topics.errors import PassingError, RightsError, TopicError
+from airflow_provider.kafka.group_requests.messages import CommittedOffset, FindCoordinatorResponse, NodeId
+from airflow_provider.kafka.topics.errors import PassingError, RightsError, TopicError
 from airflow_provider.triggers.bookmarks import Bookmark
 
 pytestmark = pytest.mark.turned_clock

@@ -7,15 +7,15 @@ import logging
 import pytest
 from waiting import eventually
 
-from airflow_provider.bridge import kafka_bridges
-from airflow_provider.bridge.kafka_bridges import KafkaBridges
-from airflow_provider.coordinator.events import BridgeLost, BridgeSaid
-from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.bridge import kafka_bridges
+from airflow_provider.group.declarative.bridge.kafka_bridges import KafkaBridges
+from airflow_provider.group.declarative.coordinator.events import BridgeLost, BridgeSaid
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.server.bridges import BridgeWord, PutWord
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.bridge import bridge_url, stands_for
-from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
-from airflow_provider.shards.bridges import BridgeWord, PutWord
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.values.bridge import bridge_url, stands_for
+from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 
 
 @pytest.mark.parametrize("workers", [1, 2, 999_999])

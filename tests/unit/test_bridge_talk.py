@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import pytest
 from member_script import tasks
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.bridge.talk import BridgeTalk, still_claimed
-from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.model import Memory
+from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
+from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.group.holding import StopReason
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,
     Epoch,

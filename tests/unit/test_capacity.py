@@ -13,12 +13,7 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.status import render
-from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.placed import Placed
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     Halt,
     HaltRecord,
     JobDefinition,
@@ -29,8 +24,13 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.reports.group_words import as_lines
-from airflow_provider.reports.report import GroupReport
+from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.report import GroupReport
+from airflow_provider.state.views.capacity import SlotShortage, slot_shortage
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.placed import Placed
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import PLANNER_INDEX, Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.worker.narrator import Narrator
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

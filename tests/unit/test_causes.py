@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from group_records import record_of
 
-from airflow_provider.assignors.model import Absence, LeaveReason, Memory
-from airflow_provider.leading.causes import Cause, cause_of, lost_since
-from airflow_provider.membership.join_reasons import DELAY_OVER, OTHERS_BEGAN, OVERTAKEN, STARTS
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
+from airflow_provider.assignment.model import Absence, LeaveReason, Memory
+from airflow_provider.state.rounds.causes import Cause, cause_of, lost_since
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.join_reasons import DELAY_OVER, OTHERS_BEGAN, OVERTAKEN, STARTS
+from airflow_provider.values.model import MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 A0, A1 = frozenset({TaskId("a", 0)}), frozenset({TaskId("a", 1)})

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hadoop_files import Files, make_older, session_with_files
 
-from airflow_provider.driver import checkpoint_copy
-from airflow_provider.driver.checkpoint_copy import ABANDONED_MS, CheckpointCopy
+from airflow_provider.spark.local import checkpoint_copy
+from airflow_provider.spark.local.checkpoint_copy import ABANDONED_MS, CheckpointCopy
 
 LATER_MS = ABANDONED_MS + 60_000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.driver.checkpoint_files import newest
+from airflow_provider.spark.local.checkpoint_files import newest
 
 
 def test_of_each_folder_the_newest_whole_file_and_what_is_newer() -> None:

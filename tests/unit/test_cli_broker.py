@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.broker.local_broker import LocalBroker, _cluster_id
-from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
+from airflow_provider.servers.local_broker import LocalBroker, _cluster_id
+from airflow_provider.servers.spark_connect import LocalConnectServer
 
 
 @pytest.mark.parametrize("port", ["-1", "65536"])
@@ -21,7 +21,7 @@ def test_a_port_that_there_cannot_be_is_refused(port: str, capsys: pytest.Captur
 def test_a_folder_that_cannot_be_made_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider.broker.local_broker.LocalBroker._prepare", lambda _broker: (["java"], ""))
+    monkeypatch.setattr("airflow_provider.servers.local_broker.LocalBroker._prepare", lambda _broker: (["java"], ""))
     monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
     file = tmp_path / "file"
     file.touch()

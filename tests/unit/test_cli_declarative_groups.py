@@ -14,23 +14,23 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli import declarative_groups
 from airflow_provider.cli import groups as groups_module
 from airflow_provider.cli.main import main
-from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.sharding import partition_of
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.install_assignment import InstalledMember
-from airflow_provider.declarative_membership.record import DeclarativeRecord
+from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.protocol.sharding import partition_of
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
+from airflow_provider.group.declarative.report import phase
+from airflow_provider.group.declarative.server import reading
+from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.group_requests.messages import GroupDescription, ListGroupsResponse
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.wire.messages import GroupDescription, ListGroupsResponse
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import JobDefinition
-from airflow_provider.reports.declarative_group import phase
-from airflow_provider.shards import reading
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.topics.admin import FoundTopic
-from airflow_provider.topics.errors import RightsError
+from airflow_provider.kafka.topics.admin import FoundTopic
+from airflow_provider.kafka.topics.errors import RightsError
+from airflow_provider.state.records import JobDefinition
+from airflow_provider.state.rounds.declarative import DeclarativeRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, WorkerId
 
 ALL, OF_A, OF_B = tasks("AC0", "AT1", "BC0"), tasks("AC0", "AT1"), tasks("BC0")
 SETTINGS = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "nowhere:9"),))

@@ -18,21 +18,21 @@ from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire.messages import GroupDescription, ListedGroup, ListGroupsResponse
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, planner_of
-from airflow_provider.records import (
+from airflow_provider.kafka.group_requests.messages import GroupDescription, ListedGroup, ListGroupsResponse
+from airflow_provider.state.records import (
     PlanRecord,
     StreamProgress,
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.records.awaited import Awaited
-from airflow_provider.reports.description import JobDescription
-from airflow_provider.reports.group_words import as_lines
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.groups import group_in_short
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
+from airflow_provider.values.model import TaskId, planner_of
 
 # ---- groups describe
 

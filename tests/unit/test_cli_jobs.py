@@ -13,16 +13,17 @@ import pytest
 from group_records import record_of
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import job_wait, reading
+from airflow_provider.cli import job_wait
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
+from airflow_provider.cli.shared import reading
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicRightsError
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.topics.errors import NoTopicError, TopicRightsError
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
 ME = WorkerId("w1")
 

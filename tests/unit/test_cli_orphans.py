@@ -17,11 +17,11 @@ from waiting import DEADLINE_S
 
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli import orphans as command
-from airflow_provider.cli import reading
-from airflow_provider.hands import orphans as ending
+from airflow_provider.cli.shared import reading
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.spark.connect import ending as session_ending
+from airflow_provider.spark.connect.server import TOKEN_ENV
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -31,8 +31,8 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.spark_connect import ending as session_ending
-from airflow_provider.spark_connect.server import TOKEN_ENV
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.worker.hands import orphans as ending
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", kind=TaskKind.STREAMING, max_tasks=200)

@@ -9,9 +9,9 @@ import pytest
 from stand_ins import MemoryTopics
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.cli import reading
-from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
-from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.cli.shared import reading
+from airflow_provider.cli.shared.reading import read_on, reading_in_words, without_collector
+from airflow_provider.kafka.topics.errors import NoTopicError
 
 
 class SlowTopics(MemoryTopics):

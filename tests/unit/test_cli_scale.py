@@ -10,12 +10,11 @@ import pytest
 from airflow_values import group_record
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import reading
 from airflow_provider.cli import scale as scale_module
 from airflow_provider.cli.main import main
-from airflow_provider.ledger.scaling import RULE
-from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.cli.shared import reading
+from airflow_provider.kafka.topics.errors import NoTopicError
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -24,8 +23,9 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.reports.departures import departure_in_words
-from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.state.reports.departures import departure_in_words
+from airflow_provider.state.views.scaling import RULE
+from airflow_provider.values.model import NO_TASKS, Epoch, MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 ALL = "to have all workers leave, use cospark workers drain --all"

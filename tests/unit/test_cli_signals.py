@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.cli import signals
-from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
+from airflow_provider.cli.shared import signals
+from airflow_provider.cli.shared.signals import handlers_restored, leave_when_signalled
 
 MORE_THAN_THE_LOOPS_PIPE_HOLDS = 5_000
 
@@ -65,7 +65,7 @@ async def test_whoever_signals_a_process_and_its_group_means_it_once(monkeypatch
 def test_a_second_signal_ends_a_process_whose_loop_is_stuck() -> None:
     stuck = (
         "import asyncio, time\n"
-        "from airflow_provider.cli import signals\n"
+        "from airflow_provider.cli.shared import signals\n"
         "signals._ONE_SIGNAL_S = 0\n"
         "async def work():\n"
         "    signals.leave_when_signalled(print)\n"

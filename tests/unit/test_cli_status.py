@@ -8,18 +8,18 @@ import pytest
 from busy_group import A0, A1, A2, BUSY, JOB, JOBS, W1, W2, coordinator, page, told, worker
 from group_records import record_of
 
-from airflow_provider.assignors.model import LeaveReason, Memory, Move, MoveReason
+from airflow_provider.assignment.model import LeaveReason, Memory, Move, MoveReason
 from airflow_provider.cli.groups import describe
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     PlanRecord,
     StreamProgress,
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.reports.group_words import as_lines
+from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId, WorkerId
 
 
 def row(text: str, name: str) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
+from airflow_provider.cli.shared import reading
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.spark.job import JobContext, SparkJob
+from airflow_provider.state.records import ActionEvent, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 JOB = JobDefinition(
     name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"}, submitted_by="dag.submit", run_key="r1"

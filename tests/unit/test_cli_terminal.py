@@ -17,13 +17,14 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import groups, jobs, reading, status, workers
-from airflow_provider.cli.terminal import complain, printable, say
+from airflow_provider.cli import groups, jobs, status, workers
+from airflow_provider.cli.shared import reading
+from airflow_provider.cli.shared.terminal import complain, printable, say
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
-from airflow_provider.topics.rights import WATCHER
+from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
+from airflow_provider.kafka.topics.rights import WATCHER
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId
 
 EVIL = "w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
 SHOWN = r"w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
@@ -147,7 +148,7 @@ def test_of_cospark_status(
 
 _LOGS = f"""
 import logging
-from airflow_provider.cli.terminal import log_to_terminal
+from airflow_provider.cli.shared.terminal import log_to_terminal
 log_to_terminal()
 try:
     raise ValueError({EVIL!r})
@@ -168,7 +169,7 @@ def test_nothing_is_printed_past_it() -> None:
     """The demo prints its own words only."""
     printing = {
         file.name
-        for room in ("airflow_provider/cli", "airflow_provider/offline", "airflow_provider/trials")
+        for room in ("airflow_provider/cli", "airflow_provider/cli/offline", "airflow_provider/cli/trials")
         for file in (ROOT / room).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from stand_ins import LonelyCoordinator, MemoryTopics
 
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.cli import worker as worker_module
 from airflow_provider.cli.main import main
-from airflow_provider.common.group_protocols import GroupProtocolName
-from airflow_provider.common.worker_values import WorkerSpec
-from airflow_provider.group import classic
+from airflow_provider.group.live import classic
+from airflow_provider.integration.group_protocols import GroupProtocolName
+from airflow_provider.integration.worker_values import WorkerSpec
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.protocol.model import ConnectProtocol, Epoch
-from airflow_provider.records import JobDefinition, TaskState
-from airflow_provider.spark.session_conf import AllowedConf
-from airflow_provider.spark_connect.server import AllowedServers
-from airflow_provider.topics.errors import TopicRightsError
+from airflow_provider.kafka.topics.errors import TopicRightsError
+from airflow_provider.spark.connect.server import AllowedServers
+from airflow_provider.spark.job.session_conf import AllowedConf
+from airflow_provider.state.records import JobDefinition, TaskState
+from airflow_provider.values.model import ConnectProtocol, Epoch
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment

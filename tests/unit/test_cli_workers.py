@@ -11,11 +11,10 @@ import pytest
 from airflow_values import group_record
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
-from airflow_provider.procfs import start_of
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.cli.shared import reading
+from airflow_provider.kafka.topics.errors import NoTopicError
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     TaskKind,
@@ -24,7 +23,8 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.values.procfs import start_of
 from airflow_provider.worker.process_identity import this_process
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")

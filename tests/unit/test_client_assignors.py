@@ -7,31 +7,31 @@ from assigned_group import DeclarativeGroup, ids, jobs, moved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignors.balance import above_shares
-from airflow_provider.assignors.costs import Costs
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental
-from airflow_provider.client_assignors import (
+from airflow_provider.assignment.balance import above_shares
+from airflow_provider.assignment.costs import Costs
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental
+from airflow_provider.group.declarative.assignors import (
     CooperativeAssignor,
     EagerAssignor,
     assignors_offered,
 )
-from airflow_provider.client_assignors.client_assignor import (
+from airflow_provider.group.declarative.assignors.client_assignor import (
     NOTHING_SAID,
     ClientSideAssignor,
     Group,
     Reason,
     WorkerFacts,
 )
-from airflow_provider.client_assignors.facts import COMPATIBLE, EAGER, SESSIONED, decode_facts, encode_facts
-from airflow_provider.client_assignors.remembered import (
+from airflow_provider.group.declarative.assignors.facts import COMPATIBLE, EAGER, SESSIONED, decode_facts, encode_facts
+from airflow_provider.group.declarative.assignors.remembered import (
     NOTHING_REMEMBERED,
     Remembered,
     decode_remembered,
     encode_remembered,
 )
-from airflow_provider.declarative.model import AssignorMetadata
-from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.group.declarative.protocol.model import AssignorMetadata
+from airflow_provider.values.model import NO_TASKS, ConnectProtocol, MemberId, TaskId, Tasks, WorkerId
 
 patient = settings(deadline=None)
 DELAY_MS = 300_000

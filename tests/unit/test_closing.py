@@ -13,17 +13,17 @@ from executor_bench import A0, A1, AWAY, Bench
 from stand_ins import MemoryTopics
 from turned_clock import CLOCK
 
-from airflow_provider.deadlines import Deadline
-from airflow_provider.hands import executor as executor_module
-from airflow_provider.protocol.model import NO_TASKS, Tasks
-from airflow_provider.runners import connect_session
-from airflow_provider.runners.attached import AttachedRunner
-from airflow_provider.runners.connect_session import ConnectSession
-from airflow_provider.runners.detached import DetachedQueries, MakeQueries, nothing_detached
+from airflow_provider.spark.connect.connection import RELEASE_S
+from airflow_provider.spark.connect.ending import QueryNotStoppedError
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import OnEvent
-from airflow_provider.spark_connect.connection import RELEASE_S
-from airflow_provider.spark_connect.ending import QueryNotStoppedError
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.runners import connect_session
+from airflow_provider.spark.runners.attached import AttachedRunner
+from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners.detached import DetachedQueries, MakeQueries, nothing_detached
+from airflow_provider.values.deadlines import Deadline
+from airflow_provider.values.model import NO_TASKS, Tasks
+from airflow_provider.worker.hands import executor as executor_module
 
 pytestmark = pytest.mark.turned_clock
 

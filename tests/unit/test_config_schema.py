@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from airflow_provider.records.jobs import LARGEST_SCHEMA
-from airflow_provider.spark.config_schema import (
+from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
+from airflow_provider.spark.job.config_schema import (
     ConfigError,
     SchemaError,
     check_config,
@@ -18,8 +18,8 @@ from airflow_provider.spark.config_schema import (
     config_schema_to_publish,
     json_schema_of,
 )
-from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
-from airflow_provider.spark.planning import PlanError, make_plan
+from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.state.records.jobs import LARGEST_SCHEMA
 
 SCHEMA = {
     "type": "object",

@@ -13,14 +13,14 @@ from query_watch_bench import POLL_EVERY_S, Hearing
 from query_watch_bench import server as server
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.hands.servers import Servers
-from airflow_provider.runners import watches
+from airflow_provider.spark.connect.calls import ServerCalls, SessionUnknownError, UnansweredError
+from airflow_provider.spark.connect.channel import ServerChannel
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.messages import Caller
+from airflow_provider.spark.connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
 from airflow_provider.spark.runner import QueryAdopted, QueryUnreachable, RunnerEvent, TaskFinished
-from airflow_provider.spark_connect.calls import ServerCalls, SessionUnknownError, UnansweredError
-from airflow_provider.spark_connect.channel import ServerChannel
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.messages import Caller
-from airflow_provider.spark_connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
+from airflow_provider.spark.runners import watches
+from airflow_provider.worker.hands.servers import Servers
 
 TOKEN = "the-token-of-nobody"
 

@@ -8,8 +8,8 @@ import pytest
 from fake_connect import FakeConnect
 from query_watch_bench import server as server
 
-from airflow_provider.spark_connect.client import hang_up, open_session
-from airflow_provider.spark_connect.server import TOKEN_ENV
+from airflow_provider.spark.connect.client import hang_up, open_session
+from airflow_provider.spark.connect.server import TOKEN_ENV
 
 
 async def test_a_server_whose_connection_has_no_token_gets_none(

@@ -25,8 +25,7 @@ from pyspark.sql.connect.proto import (
 )
 from waiting import DEADLINE_S
 
-from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.spark_connect.messages import (
+from airflow_provider.spark.connect.messages import (
     Caller,
     NoAnswerInItError,
     QueryStatus,
@@ -38,7 +37,8 @@ from airflow_provider.spark_connect.messages import (
     read_running,
     read_status,
 )
-from airflow_provider.spark_connect.protobuf import Message, NotAMessageError, message, number, text
+from airflow_provider.spark.connect.protobuf import Message, NotAMessageError, message, number, text
+from airflow_provider.spark.local.query_progress import QueryProgress
 
 CALLER = Caller(user_id="Jürgen", user_agent="cospark/" + "w" * 200)
 SESSION = "6b1ffd2c-2a8c-4ae0-a6e8-4ff0f5f6c2b0"
@@ -194,6 +194,6 @@ def test_truncated_bytes_are_no_message(data: bytes) -> None:
 def test_watching_needs_no_pyspark() -> None:
     """It takes seconds to import, and 100 MB: too much for a triggerer."""
     code = (
-        "import sys, airflow_provider.spark_connect.watching as w; assert not {'pyspark', 'grpc'} & sys.modules.keys()"
+        "import sys, airflow_provider.spark.connect.watching as w; assert not {'pyspark', 'grpc'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)

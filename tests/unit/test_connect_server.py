@@ -10,7 +10,7 @@ from airflow.sdk import Connection
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from airflow_provider.hooks.spark_connect import SparkConnectionError, address_of
-from airflow_provider.spark_connect.server import (
+from airflow_provider.spark.connect.server import (
     ConnectServer,
     ConnectSettings,
     ConnectUrlError,

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkAttributeError
 
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
-from airflow_provider.driver.sight import Sight
-from airflow_provider.runners.connect_session import ConnectSession
-from airflow_provider.spark.failures import is_retryable
-from airflow_provider.spark_connect import client, connection
-from airflow_provider.spark_connect.client import RemoteMode
-from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark_connect.shipping import Parcels
-from airflow_provider.spark_connect.trouble import (
+from airflow_provider.spark.attempts.failures import is_retryable
+from airflow_provider.spark.connect import client, connection
+from airflow_provider.spark.connect.client import RemoteMode
+from airflow_provider.spark.connect.connection import ConnectedServer, ServerConnection
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.shipping import Parcels
+from airflow_provider.spark.connect.trouble import (
     SessionRefusedError,
     Trouble,
     UnsupportedOnConnectError,
     is_unsupported,
     trouble_of,
 )
+from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.runners.connect_session import ConnectSession
 
 SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
 

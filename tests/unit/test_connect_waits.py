@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.driver.errors import SparkGoneError
-from airflow_provider.runners import connect_session
-from airflow_provider.runners.connect_session import ConnectSession
+from airflow_provider.spark.connect.ending import QueryNotStoppedError
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.job import FencedError
-from airflow_provider.spark_connect.ending import QueryNotStoppedError
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.local.errors import SparkGoneError
+from airflow_provider.spark.runners import connect_session
+from airflow_provider.spark.runners.connect_session import ConnectSession
 
 
 class Server:

@@ -18,11 +18,11 @@ from left_open import found_open
 from waiting import DEADLINE_S
 
 from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.group_requests import ends
+from airflow_provider.kafka.group_requests.connections import Address, Connections
+from airflow_provider.kafka.group_requests.inspection import ListGroups
+from airflow_provider.kafka.group_requests.messages import NodeId
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.wire import ends
-from airflow_provider.kafka.wire.connections import Address, Connections
-from airflow_provider.kafka.wire.inspection import ListGroups
-from airflow_provider.kafka.wire.messages import NodeId
 
 NODE = NodeId(1)
 UNSUPPORTED_SASL_MECHANISM = 33

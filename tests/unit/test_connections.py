@@ -11,11 +11,11 @@ import pytest
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.group_requests.connections import Address, Connections, Owner
+from airflow_provider.kafka.group_requests.messages import NodeId
+from airflow_provider.kafka.group_requests.requests import Heartbeat
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.wire.connections import Address, Connections, Owner
-from airflow_provider.kafka.wire.messages import NodeId
-from airflow_provider.kafka.wire.requests import Heartbeat
-from airflow_provider.protocol.model import GenerationId, MemberId
+from airflow_provider.values.model import GenerationId, MemberId
 
 NODE = NodeId(1)
 

@@ -10,14 +10,19 @@ from coordinated import COOPERATIVE, W1, W2, W3, Shard, assigned, keep_alive, ta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.coordinator.prepared import Prepared
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.model import AssignmentEpoch, AssignorMetadata, MemberTarget, TargetAssignment
-from airflow_provider.declarative.units import tasks_of
-from airflow_provider.declarative.units import units_of as units
-from airflow_provider.declarative.wire.install_assignment import InstalledMember
-from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
-from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.group.declarative.coordinator.prepared import Prepared
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.protocol.model import (
+    AssignmentEpoch,
+    AssignorMetadata,
+    MemberTarget,
+    TargetAssignment,
+)
+from airflow_provider.group.declarative.protocol.units import tasks_of
+from airflow_provider.group.declarative.protocol.units import units_of as units
+from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
+from airflow_provider.values.error_codes import KafkaErrorCode as Code
+from airflow_provider.values.model import NO_TASKS
 
 ALL = tasks("AC0", "AT1", "BC0", "BT1")
 OF_A, OF_B = tasks("AC0", "AT1"), tasks("BC0", "BT1")

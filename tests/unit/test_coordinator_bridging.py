@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from coordinated import GROUP, W1, W2, Shard, assigned, tasks
 
-from airflow_provider.coordinator.events import BridgeLost, BridgeSaid
-from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
+from airflow_provider.group.declarative.coordinator.events import BridgeLost, BridgeSaid
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 
 SESSION_MS = 10_000
 LONG_MS = 100_000

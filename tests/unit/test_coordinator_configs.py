@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from coordinated import GROUP, W1, Shard, everything, whole
 
-from airflow_provider.coordinator.settings import (
+from airflow_provider.group.declarative.coordinator.settings import (
     CONFIG_NAMES,
     HEARTBEAT_INTERVAL,
     MAX_DELAY,
@@ -13,14 +13,14 @@ from airflow_provider.coordinator.settings import (
     CoordinatorSettings,
     GroupConfiguration,
 )
-from airflow_provider.declarative.wire.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.alter_configs import (
     AlterableConfig,
     ConfigSource,
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
     GroupConfig,
 )
-from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
+from airflow_provider.values.error_codes import KafkaErrorCode as Code
 
 SET, DEFAULT = ConfigSource.GROUP, ConfigSource.DEFAULT
 UNSET = (

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from coordinated import COOPERATIVE, GROUP, W1, W2, W3, Shard, assigned, heartbeat, tasks, whole
 
-from airflow_provider.declarative.model import MemberState
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.install_assignment import InstalledMember
-from airflow_provider.declarative.wire.keys import (
+from airflow_provider.group.declarative.protocol.model import MemberState
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.keys import (
     ConnectWorkerGroupConnectorsTasksMetadataKey,
     ConnectWorkerGroupCurrentMemberAssignmentKey,
     ConnectWorkerGroupMemberMetadataKey,
     ConnectWorkerGroupMetadataKey,
 )
-from airflow_provider.declarative.wire.records import decode_record
-from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
-from airflow_provider.protocol.model import NO_TASKS, MemberId
-from airflow_provider.reports.declarative_group import to_json
+from airflow_provider.group.declarative.protocol.wire.records import decode_record
+from airflow_provider.group.declarative.report import to_json
+from airflow_provider.values.error_codes import KafkaErrorCode as Code
+from airflow_provider.values.model import NO_TASKS, MemberId
 
 ALL = tasks("AC0", "AT1", "AT2", "BC0", "BT1")
 OF_A = tasks("AC0", "AT1", "AT2")

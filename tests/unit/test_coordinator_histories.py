@@ -12,9 +12,9 @@ from declarative_script import tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.declarative_membership.state import Phase
-from airflow_provider.protocol.member_events import LeaveRequested
-from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
+from airflow_provider.group.declarative.member.state import Phase
+from airflow_provider.group.machine.events import LeaveRequested
+from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 
 M0, M1, M2 = map(MemberId, ("m0", "m1", "m2"))
 ALL = sorted(tasks("a0 a1 a2 b0 b1 b2"))

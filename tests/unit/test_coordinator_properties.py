@@ -14,12 +14,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from airflow_provider.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest, InstalledMember
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
-from airflow_provider.protocol.model import MemberId, Tasks
+from airflow_provider.group.declarative.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    InstalledMember,
+)
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.values.model import MemberId, Tasks
 
 pytestmark = pytest.mark.slow
 

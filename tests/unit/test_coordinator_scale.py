@@ -7,12 +7,12 @@ from time import process_time
 import pytest
 from coordinated import GROUP, heartbeat, whole
 
-from airflow_provider.coordinator import values
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.events import JobsRead, RequestArrived, RequestId
-from airflow_provider.coordinator.prepared import Prepared
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.model import (
+from airflow_provider.group.declarative.coordinator import values
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.events import JobsRead, RequestArrived, RequestId
+from airflow_provider.group.declarative.coordinator.prepared import Prepared
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
     CurrentAssignment,
     GroupEpoch,
@@ -20,9 +20,9 @@ from airflow_provider.declarative.model import (
     MemberTarget,
     TargetAssignment,
 )
-from airflow_provider.declarative.wire.apis import RequestBody
-from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.group.declarative.protocol.wire.apis import RequestBody
+from airflow_provider.group.declarative.protocol.wire.records import Record
+from airflow_provider.values.model import MemberId, TaskId
 
 FEW, MANY = 100, 5_000
 TASKS_EACH = 4

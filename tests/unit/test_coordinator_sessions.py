@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from coordinated import W1, W2, W3, Shard, assigned, keep_alive, tasks, whole
 
-from airflow_provider.coordinator.settings import CoordinatorSettings, GroupConfiguration
-from airflow_provider.coordinator.timers import Kind, Timer, Timers
-from airflow_provider.declarative.model import MemberState
-from airflow_provider.declarative.wire.keys import ConnectWorkerGroupConfigurationKey
-from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
-from airflow_provider.protocol.model import NO_TASKS, MemberId
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, GroupConfiguration
+from airflow_provider.group.declarative.coordinator.timers import Kind, Timer, Timers
+from airflow_provider.group.declarative.protocol.model import MemberState
+from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupConfigurationKey
+from airflow_provider.values.error_codes import KafkaErrorCode as Code
+from airflow_provider.values.model import NO_TASKS, MemberId
 
 ALL = tasks("AC0", "AT1", "BC0", "BT1")
 OF_A, OF_B = tasks("AC0", "AT1"), tasks("BC0", "BT1")

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from coordinated import COOPERATIVE, GROUP, W1, W2, Shard, heartbeat, tasks, whole
 
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.wire.apis import RequestBody
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
-from airflow_provider.declarative.wire.parts import Assignor, ConnectorsAndTasks
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
-from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
-from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.wire.apis import RequestBody
+from airflow_provider.group.declarative.protocol.wire.install_assignment import ConnectGroupInstallAssignmentRequest
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.values.error_codes import KafkaErrorCode as Code
+from airflow_provider.values.model import MemberId, TaskId
 
 
 def an_assignor(**wrong: Any) -> dict[str, Any]:

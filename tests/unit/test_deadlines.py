@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from airflow_provider.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 
 
 async def test_the_result_comes_in_time() -> None:

@@ -16,12 +16,12 @@ from textwrap import dedent
 from coordinated import GROUP, W1, W2, W3, Shard, named, tasks
 from coordinated_group import CooperativeGroup
 
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.install_assignment import InstalledMember
-from airflow_provider.declarative_membership.events import AssignmentComputed, ComputeAssignment
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId, Tasks
-from airflow_provider.reports.declarative_group import tables
+from airflow_provider.group.declarative.member.events import AssignmentComputed, ComputeAssignment
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
+from airflow_provider.group.declarative.report import tables
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import MemberId, Tasks
 
 DELAY_MS = 300_000
 SESSION_MS = 10_000

@@ -10,24 +10,24 @@ from stand_ins import IdleListener
 from waiting import eventually
 from worker_life import A0, A1, ME
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import Assignment, Group
-from airflow_provider.client_assignors.facts import decode_facts
-from airflow_provider.declarative.model import LEAVING
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.declarative_membership.events import TasksDue
-from airflow_provider.declarative_membership.saved import save
-from airflow_provider.declarative_membership.state import Phase
-from airflow_provider.group import declarative_member
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import Assignment, Group
+from airflow_provider.group.declarative.assignors.facts import decode_facts
+from airflow_provider.group.declarative.member.events import TasksDue
+from airflow_provider.group.declarative.member.saved import save
+from airflow_provider.group.declarative.member.state import Phase
+from airflow_provider.group.declarative.protocol.model import LEAVING
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.live import declarative_member
+from airflow_provider.group.machine.events import Event
 from airflow_provider.group.membership import Ended, HowEnded, MembershipListener
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.progress import converged
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import Event
-from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks, WorkerId
-from airflow_provider.records import TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.views.progress import converged
+from airflow_provider.values.model import NO_TASKS, Epoch, Tasks, WorkerId
 from airflow_provider.worker.ending import Ending
 
 pytestmark = pytest.mark.turned_clock

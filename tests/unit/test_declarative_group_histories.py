@@ -15,8 +15,8 @@ from coordinated_group import CooperativeGroup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 
 DELAY_MS = 15_000
 AT_REST_AFTER_MS = 20_000

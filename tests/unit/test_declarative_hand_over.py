@@ -12,13 +12,13 @@ from declarative_life import DeclarativeLife, living_declared
 from waiting import eventually
 from worker_life import A0, A1
 
-from airflow_provider.declarative.model import GroupEpoch
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.hands.standby import Standby
-from airflow_provider.protocol.model import NO_TASKS
-from airflow_provider.records import WorkerPhase
+from airflow_provider.group.declarative.protocol.model import GroupEpoch
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.state.records import WorkerPhase
+from airflow_provider.values.model import NO_TASKS
 from airflow_provider.worker.ending import Ending
-from airflow_provider.worker.hands import Released
+from airflow_provider.worker.hands.port import Released
+from airflow_provider.worker.hands.standby import Standby
 from airflow_provider.worker.lease import WorkerLease
 
 pytestmark = pytest.mark.turned_clock

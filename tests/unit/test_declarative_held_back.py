@@ -10,28 +10,28 @@ import pytest
 from airflow_values import worker_status
 from assigned_group import jobs as tasks_of_jobs
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import WorkerFacts
-from airflow_provider.client_assignors.facts import SESSIONED, encode_facts
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.install_assignment import InstalledMember
-from airflow_provider.declarative.wire.parts import Assignor
-from airflow_provider.declarative.wire.prepare_assignment import (
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import WorkerFacts
+from airflow_provider.group.declarative.assignors.facts import SESSIONED, encode_facts
+from airflow_provider.group.declarative.member.events import AssignmentComputed, ComputeAssignment
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
     PreparedMember,
     SelectedAssignor,
 )
-from airflow_provider.declarative_membership.events import AssignmentComputed, ComputeAssignment
-from airflow_provider.group import worker_assignors
-from airflow_provider.group.worker_assignors import WorkerAssignors
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, MemberId, Tasks, WorkerId
-from airflow_provider.records import WorkerPhase, WorkerStatus
-from airflow_provider.records.awaited import Awaited
-from airflow_provider.records.held_back import absences
+from airflow_provider.group.live import worker_assignors
+from airflow_provider.group.live.worker_assignors import WorkerAssignors
+from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.records.held_back import absences
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import UNKNOWN_MEMBER_ID, Epoch, MemberId, Tasks, WorkerId
 
 RUNS, DEFERRED, HELD = WorkerId("runs"), WorkerId("sleeps"), WorkerId("held")
 ALL = tasks_of_jobs({"a": 5})

@@ -21,20 +21,19 @@ from declarative_script import (
     tasks,
 )
 
-from airflow_provider.declarative.model import AssignmentEpoch, MemberEpoch
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, HeartbeatAssignment
-from airflow_provider.declarative_membership.events import (
+from airflow_provider.group.declarative.member.events import (
     AssignorsChanged,
     HeartbeatAnswered,
     OnAssignment,
     SendRequest,
     TasksDue,
 )
-from airflow_provider.declarative_membership.state import MembershipState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.declarative.member.state import MembershipState, Phase
+from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest, HeartbeatAssignment
+from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.machine.events import (
     ConfigAdvanced,
     LeaveRequested,
     PublishAssignment,
@@ -45,7 +44,8 @@ from airflow_provider.protocol.member_events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.protocol.model import ConfigOffset, Epoch
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import ConfigOffset, Epoch
 
 ONE = AssignmentEpoch(1)
 EVERYTHING = ConnectGroupHeartbeatRequest(

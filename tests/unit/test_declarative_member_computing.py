@@ -15,19 +15,7 @@ from declarative_script import (
     tasks,
 )
 
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.declarative.wire.install_assignment import (
-    ConnectGroupInstallAssignmentRequest,
-    ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
-from airflow_provider.declarative.wire.prepare_assignment import (
-    ConnectGroupPrepareAssignmentRequest,
-    ConnectGroupPrepareAssignmentResponse,
-)
-from airflow_provider.declarative_membership.events import (
+from airflow_provider.group.declarative.member.events import (
     AssignmentComputed,
     AssignorsChanged,
     ComputeAssignment,
@@ -38,9 +26,21 @@ from airflow_provider.declarative_membership.events import (
     SendRequest,
     TellDelayOver,
 )
-from airflow_provider.declarative_membership.state import Assigning, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.member_events import TasksStopped, Warn
+from airflow_provider.group.declarative.member.state import Assigning, Phase
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    ConnectGroupInstallAssignmentResponse,
+    InstalledMember,
+)
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+    ConnectGroupPrepareAssignmentResponse,
+)
+from airflow_provider.group.machine.events import TasksStopped, Warn
+from airflow_provider.values.error_codes import KafkaErrorCode
 
 
 def unchanged(epoch: int) -> ConnectGroupHeartbeatRequest:

@@ -19,13 +19,13 @@ from declarative_script import (
     tasks,
 )
 
-from airflow_provider.declarative_membership.events import DelaySet, Resumed, TellDelayOver
-from airflow_provider.declarative_membership.saved import resume, save, taken_over
-from airflow_provider.declarative_membership.state import Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import LeaveRequested, StartTasks, TasksStopped
-from airflow_provider.protocol.model import ConfigOffset, Epoch, LocalProtocolError, MemberId
+from airflow_provider.group.declarative.member.events import DelaySet, Resumed, TellDelayOver
+from airflow_provider.group.declarative.member.saved import resume, save, taken_over
+from airflow_provider.group.declarative.member.state import Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import LeaveRequested, StartTasks, TasksStopped
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import ConfigOffset, Epoch, LocalProtocolError, MemberId
 
 WALL_MS = 1_700_000_000_000
 

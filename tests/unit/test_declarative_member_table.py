@@ -9,20 +9,20 @@ import pytest
 from declarative_script import ASSIGNORS, ME, SETTINGS, Script, answer, only_heartbeat, others, said, tasks
 from msgspec import structs
 
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
-from airflow_provider.declarative_membership import events
-from airflow_provider.declarative_membership.answers import REACTIONS
-from airflow_provider.declarative_membership.events import HeartbeatAnswered, Request, Resumed, Started
-from airflow_provider.declarative_membership.member import TRANSITIONS, handle
-from airflow_provider.declarative_membership.settings import DeclarativeSettings
-from airflow_provider.declarative_membership.state import MembershipState, Phase, StateChanges
-from airflow_provider.protocol import member_events
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import Event, Fail, LeaveRequested, StopTasks, TasksStopped
-from airflow_provider.protocol.model import LocalProtocolError, MemberId, WorkerId
+from airflow_provider.group.declarative.member import events
+from airflow_provider.group.declarative.member.answers import REACTIONS
+from airflow_provider.group.declarative.member.events import HeartbeatAnswered, Request, Resumed, Started
+from airflow_provider.group.declarative.member.member import TRANSITIONS, handle
+from airflow_provider.group.declarative.member.settings import DeclarativeSettings
+from airflow_provider.group.declarative.member.state import MembershipState, Phase, StateChanges
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.wire.install_assignment import ConnectGroupInstallAssignmentResponse
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.machine import events as member_events
+from airflow_provider.group.machine.events import Event, Fail, LeaveRequested, StopTasks, TasksStopped
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import LocalProtocolError, MemberId, WorkerId
 
 EVENTS = sorted(
     (

@@ -7,16 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider.assignors.model import LeaveReason, Move, MoveReason
-from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason, WorkerFacts
-from airflow_provider.client_assignors.facts import COMPATIBLE, encode_facts
-from airflow_provider.declarative.model import GroupEpoch, MemberTarget
-from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.declarative_membership.recording import record_of
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
-from airflow_provider.records import RebalanceEvent
-from airflow_provider.records.group import group_record_from_json
-from airflow_provider.reports.narration import epoch_in_words
+from airflow_provider.assignment.model import LeaveReason, Move, MoveReason
+from airflow_provider.group.declarative.assignors.client_assignor import (
+    Assignment,
+    Group,
+    GroupMember,
+    Reason,
+    WorkerFacts,
+)
+from airflow_provider.group.declarative.assignors.facts import COMPATIBLE, encode_facts
+from airflow_provider.group.declarative.member.recording import record_of
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberTarget
+from airflow_provider.state.records import RebalanceEvent
+from airflow_provider.state.reports.narration import epoch_in_words
+from airflow_provider.state.rounds.declarative import DeclarativeRecord
+from airflow_provider.state.rounds.reading import group_record_from_json
+from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
 
 W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))
 M1, M2, M3 = map(MemberId, ("w1-x", "w2-x", "w3-x"))

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from blamed_group import A0, A1, A2, A3, NOW, W1, W2, Blamed, failed_beside_healthy
 
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import WorkerFacts
-from airflow_provider.client_assignors.facts import SESSIONED, decode_facts, encode_facts
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.prepare_assignment import (
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import WorkerFacts
+from airflow_provider.group.declarative.assignors.facts import SESSIONED, decode_facts, encode_facts
+from airflow_provider.group.declarative.member.events import ComputeAssignment
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
     PreparedMember,
     SelectedAssignor,
 )
-from airflow_provider.declarative_membership.events import ComputeAssignment
-from airflow_provider.group import worker_assignors
-from airflow_provider.group.worker_assignors import WorkerAssignors
-from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
+from airflow_provider.group.live import worker_assignors
+from airflow_provider.group.live.worker_assignors import WorkerAssignors
+from airflow_provider.values.model import NO_TASKS, MemberId, Tasks, WorkerId
 
 
 class Asking:

@@ -15,11 +15,11 @@ import pytest
 from waiting import DEADLINE_S
 
 from airflow_provider.cli.main import COMMANDS, main
-from airflow_provider.protocol.embedded import v3
-from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState, learning
-from airflow_provider.protocol.model import Assignment, ConfigOffset, Epoch, TaskId, WorkerState, planner_of
-from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
+from airflow_provider.group.classic.wire.v1 import encode_assignment, encode_metadata
+from airflow_provider.values.model import Assignment, ConfigOffset, Epoch, TaskId, WorkerState, planner_of
+from airflow_provider.values.packed_tasks import PackedTasks
 
 OWNED = Assignment(
     version=2,

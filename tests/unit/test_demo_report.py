@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from demo_history import A0, A1, FAILED, FINISHED, PENDING, STARTED, STOPPED, W1, W2, rebalance, step
 
-from airflow_provider.assignors.model import Move, MoveReason
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.model import Move, MoveReason
+from airflow_provider.state.records import Event, RebalanceEvent, TaskFailure
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.values.model import (
     Epoch,
     planner_of,
 )
-from airflow_provider.records import Event, RebalanceEvent, TaskFailure
 from demo.report import LOST, RUNNING, Kill, attempts_of, build, stopped_unnecessarily
 
 

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 from demo_history import A0, A1, FAILED, FINISHED, STARTED, STOPPED, W1, W2, rebalance, step
 
-from airflow_provider.assignors.model import Move, MoveReason
-from airflow_provider.protocol.model import WorkerId, planner_of
-from airflow_provider.records import TaskEvent
+from airflow_provider.assignment.model import Move, MoveReason
+from airflow_provider.state.records import TaskEvent
+from airflow_provider.values.model import WorkerId, planner_of
 from demo.report import Kill, attempts_of
 from demo.timeline import draw
 

@@ -11,13 +11,13 @@ from busy_group import coordinator
 from operator_bench import SETTINGS
 
 from airflow_provider.cli.deserted import seems_deserted
-from airflow_provider.common import deserted
-from airflow_provider.common.deserted import is_deserted
+from airflow_provider.integration import deserted
+from airflow_provider.integration.deserted import is_deserted
+from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.protocol.model import RemoteProtocolError
-from airflow_provider.topics.errors import RightsError, TopicError
-from airflow_provider.topics.rights import Operation, Right
+from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.rights import Operation, Right
+from airflow_provider.values.model import RemoteProtocolError
 
 NO_RIGHT = RightsError((Right("records", Operation.READ),), "anna")
 

@@ -9,9 +9,9 @@ from group_records import record_of
 from rich.console import Console
 
 from airflow_provider.cli.status import render
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, TaskId, WorkerId
-from airflow_provider.records import TaskState
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import ConfigOffset, TaskId, WorkerId
 
 W1 = WorkerId("w1")
 JOBS = jobs_snapshot(job(), tasks=1)

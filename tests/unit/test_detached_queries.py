@@ -10,9 +10,15 @@ import pytest
 from queries_bench import A0, MINE, ORDER, OTHER, STARTED, UNKNOWN, Bench
 from waiting import eventually
 
-from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners.detached import SILENT
+from airflow_provider.spark.connect.watch_events import (
+    QueryEnded,
+    QueryLost,
+    QueryProgressed,
+    QueryStopped,
+    ServerBack,
+    ServerSilent,
+)
+from airflow_provider.spark.local.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     QueryAdopted,
     QueryCleared,
@@ -26,14 +32,8 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark_connect.watch_events import (
-    QueryEnded,
-    QueryLost,
-    QueryProgressed,
-    QueryStopped,
-    ServerBack,
-    ServerSilent,
-)
+from airflow_provider.spark.runners.detached import SILENT
+from airflow_provider.values.model import Epoch, TaskId
 
 
 async def test_a_query_that_was_started_here_is_watched_without_an_event() -> None:

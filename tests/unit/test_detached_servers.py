@@ -9,10 +9,10 @@ import pytest
 from queries_bench import A0, ORDER, OTHER, STARTED, Bench
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.runners.detached import SILENT
+from airflow_provider.spark.connect.watch_events import QueryLost, ServerBack, ServerSilent
 from airflow_provider.spark.runner import QueryAdopted, SparkLost, TaskStopped
-from airflow_provider.spark_connect.watch_events import QueryLost, ServerBack, ServerSilent
+from airflow_provider.spark.runners.detached import SILENT
+from airflow_provider.values.model import TaskId
 
 # ---- what is to run after all
 

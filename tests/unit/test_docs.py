@@ -18,7 +18,10 @@ from airflow_provider.cli import main as cli
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OURS = [*(ROOT / "airflow_provider" / "operators").glob("*.py"), *(ROOT / "airflow_provider" / "sensors").glob("*.py")]
-OURS += [ROOT / "airflow_provider" / name for name in ("hooks/spark_group.py", "records/jobs.py", "spark/job.py")]
+OURS += [
+    ROOT / "airflow_provider" / name
+    for name in ("hooks/spark_group.py", "state/records/jobs.py", "spark/job/__init__.py")
+]
 RUNNABLE = re.compile(r"<!-- runnable(?:: \w+)? -->\n```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")

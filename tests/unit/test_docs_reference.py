@@ -15,14 +15,14 @@ from group_records import record_of
 
 from airflow_provider.cli import main as cli
 from airflow_provider.kafka.tls import _SUPPORTED
-from airflow_provider.ledger.progress import JobProgress, JobState
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
-from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.job import JobContext, TaskContext
+from airflow_provider.state.reports.report import GroupReport, JobReport
+from airflow_provider.state.views.progress import JobProgress, JobState
 
 ROOT = Path(__file__).parents[2]
 README, DAGS, JOBS, OPERATING, ARCHITECTURE = (

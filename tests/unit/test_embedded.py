@@ -19,9 +19,9 @@ from embedded_bytes import (
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.protocol.embedded import CODECS, codec_of_bytes, fields, v0, v1
-from airflow_provider.protocol.extensible import ExtensibleState
-from airflow_provider.protocol.model import (
+from airflow_provider.group.classic.wire import CODECS, codec_of_bytes, fields, v0, v1
+from airflow_provider.group.classic.wire.extensible import ExtensibleState
+from airflow_provider.values.model import (
     Assignment,
     AssignmentError,
     ConfigOffset,

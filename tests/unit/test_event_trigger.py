@@ -17,7 +17,7 @@ from watched_group import WatchedGroup, failed
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.triggers.group_event import GroupEventTrigger
 
 pytestmark = pytest.mark.turned_clock

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from execution_script import A0, A1, OTHER, Script, words, written
 
-from airflow_provider.execution.commands import ArmTimer, StartAttempt
-from airflow_provider.execution.events import AttemptProgressed, StreamBegan
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import StreamProgress, TaskKind, TaskState, TaskStatus
-from airflow_provider.records.failing import GOOD_MS
-from airflow_provider.runs.going_well import GOOD_BATCHES
-from airflow_provider.runs.pauses import longest_retry_ms, retry_pause_ms
-from airflow_provider.runs.runs import RunState
+from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.records.failing import GOOD_MS
+from airflow_provider.values.model import TaskId
+from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt
+from airflow_provider.worker.tasks.events import AttemptProgressed, StreamBegan
+from airflow_provider.worker.tasks.runs.going_well import GOOD_BATCHES
+from airflow_provider.worker.tasks.runs.pauses import longest_retry_ms, retry_pause_ms
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 STREAMING = TaskKind.STREAMING
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from execution_script import A0, OTHER, Script, words, written
 
-from airflow_provider.execution.commands import ArmTimer, Inform, StartAttempt, Warn
-from airflow_provider.execution.events import WarmUpConflicted
-from airflow_provider.protocol.model import Epoch
-from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.runs.learners import LearnerState
-from airflow_provider.runs.pauses import conflict_pause_ms, doubling_ms
+from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch
+from airflow_provider.worker.tasks.commands import ArmTimer, Inform, StartAttempt, Warn
+from airflow_provider.worker.tasks.events import WarmUpConflicted
+from airflow_provider.worker.tasks.runs.learners import LearnerState
+from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, doubling_ms
 
 RACE = "it waits for another writer, which has used its checkpoint or table"
 

@@ -8,9 +8,21 @@ from typing import Any
 from execution_script import A0, A1, ME, OTHER, PLANNER, Script, words, written
 from group_records import record_of
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.execution.commands import EndOrphan
-from airflow_provider.execution.events import (
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.state.records import (
+    StreamProgress,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import Point, StatusSnapshot
+from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, WorkerId
+from airflow_provider.worker.tasks.commands import EndOrphan
+from airflow_provider.worker.tasks.events import (
     AttemptFinished,
     Closed,
     LeavesForGood,
@@ -22,20 +34,8 @@ from airflow_provider.execution.events import (
     StreamBegan,
     TasksRevoked,
 )
-from airflow_provider.execution.state import LAST_WORDS_MS, Execution
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import Point, StatusSnapshot
-from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, WorkerId
-from airflow_provider.records import (
-    StreamProgress,
-    TaskFailure,
-    TaskKind,
-    TaskState,
-    TaskStatus,
-    WorkerPhase,
-    WorkerStatus,
-)
-from airflow_provider.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.state import LAST_WORDS_MS, Execution
 
 STREAMING: dict[str, Any] = {"kind": TaskKind.STREAMING}
 HANDLE = {"session": "s", "query": "q"}

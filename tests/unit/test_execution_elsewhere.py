@@ -9,12 +9,9 @@ import pytest
 from execution_script import A0, A1, A2, ME, OTHER, Script, words, written
 from group_records import record_of
 
-from airflow_provider.blame.elsewhere import HERE_AFTER_MS, better_places
-from airflow_provider.blame.evidence import LATELY_MS
-from airflow_provider.execution.commands import Command
-from airflow_provider.execution.events import AttemptConflicted, AttemptProgressed, Event, SparkLost, TasksRevoked
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import (
+from airflow_provider.state.blame.elsewhere import HERE_AFTER_MS, better_places
+from airflow_provider.state.blame.evidence import LATELY_MS
+from airflow_provider.state.records import (
     StreamProgress,
     TaskFailure,
     TaskKind,
@@ -23,7 +20,10 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.records.failing import GOOD_MS
+from airflow_provider.state.records.failing import GOOD_MS
+from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.tasks.commands import Command
+from airflow_provider.worker.tasks.events import AttemptConflicted, AttemptProgressed, Event, SparkLost, TasksRevoked
 
 BATCH = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
 

@@ -12,13 +12,13 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.execution import commands, events
-from airflow_provider.execution.commands import Command
-from airflow_provider.execution.machine import TRANSITIONS
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import StreamProgress, TaskFailure, TaskState, TaskStatus
-from airflow_provider.runs.runs import RunState, TaskRun
+from airflow_provider.state.records import StreamProgress, TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.values.model import TaskId
+from airflow_provider.worker.tasks import commands, events
+from airflow_provider.worker.tasks.commands import Command
+from airflow_provider.worker.tasks.machine import TRANSITIONS
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
 
 TASKS = (A0, A1, A2, PLANNER)
 SLOTS = 2

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from execution_script import A0, A1, A2, ME, PLANNER, Script, written
 
-from airflow_provider.execution.commands import Command, ReleaseFinished, ReleaseStopped, StartAttempt
-from airflow_provider.execution.events import EndWritten, FailedLetGo
-from airflow_provider.ledger.placed import Placed
-from airflow_provider.ledger.retrying import to_try_again
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import Halt, HaltRecord, TaskState, TaskStatus
-from airflow_provider.runs.runs import RunState
+from airflow_provider.state.records import Halt, HaltRecord, TaskState, TaskStatus
+from airflow_provider.state.views.placed import Placed
+from airflow_provider.state.views.retrying import to_try_again
+from airflow_provider.values.model import TaskId
+from airflow_provider.worker.tasks.commands import Command, ReleaseFinished, ReleaseStopped, StartAttempt
+from airflow_provider.worker.tasks.events import EndWritten, FailedLetGo
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 
 def _failed(script: Script, task: TaskId = A0) -> TaskStatus:

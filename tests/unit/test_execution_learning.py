@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words
 
-from airflow_provider.execution.events import (
+from airflow_provider.state.records import (
+    Lesson,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    WarmUpDeaths,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.tasks.events import (
     AttemptStopped,
     Closed,
     Drained,
@@ -20,21 +32,9 @@ from airflow_provider.execution.events import (
     WarmUpProgressed,
     WarmUpReady,
 )
-from airflow_provider.execution.learning import TRANSITIONS
-from airflow_provider.execution.state import ImpossibleEventError
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import (
-    Lesson,
-    TaskFailure,
-    TaskState,
-    TaskStatus,
-    WarmUpDeaths,
-    WorkerPhase,
-    WorkerStatus,
-)
-from airflow_provider.runs.learners import LearnerState
+from airflow_provider.worker.tasks.learning import TRANSITIONS
+from airflow_provider.worker.tasks.runs.learners import LearnerState
+from airflow_provider.worker.tasks.state import ImpossibleEventError
 
 BOOM = TaskFailure.of("boom")
 

@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.execution.commands import ArmTimer, StartAttempt, WritePlan
-from airflow_provider.execution.events import (
+from airflow_provider.state.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt, WritePlan
+from airflow_provider.worker.tasks.events import (
     AttemptEvent,
     AttemptFinished,
     AttemptStopped,
@@ -23,12 +26,9 @@ from airflow_provider.execution.events import (
     SparkLost,
     StreamBegan,
 )
-from airflow_provider.execution.machine import TRANSITIONS
-from airflow_provider.execution.state import LAST_WORDS_MS, ImpossibleEventError
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.runs.runs import RunState
+from airflow_provider.worker.tasks.machine import TRANSITIONS
+from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.state import LAST_WORDS_MS, ImpossibleEventError
 
 BATCH, STREAMING = TaskKind.BATCH, TaskKind.STREAMING
 NONE = JobsSnapshot()

@@ -9,13 +9,13 @@ import pytest
 from execution_script import A0, ME, OTHER, Script, words, written
 from group_records import record_of
 
-from airflow_provider.execution.events import QueryAdopted, QueryUnreachable, StreamBegan, TasksRevoked
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.placed import Restart
-from airflow_provider.ledger.status_view import Point
-from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, WorkerId
-from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
-from airflow_provider.runs.runs import RunState
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.placed import Restart
+from airflow_provider.state.views.status_view import Point
+from airflow_provider.values.model import NO_TASKS, ConfigOffset, Epoch, WorkerId
+from airflow_provider.worker.tasks.events import QueryAdopted, QueryUnreachable, StreamBegan, TasksRevoked
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 HANDLE = {"server": "sc://h", "session_id": "s", "query_id": "q"}
 

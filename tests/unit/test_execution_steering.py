@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, PLANNER, Script, words, written
 
-from airflow_provider.execution.commands import Command
-from airflow_provider.execution.events import EndWritten, PlanWritten
-from airflow_provider.ledger.placed import Placed, Restart
-from airflow_provider.protocol.model import ConfigOffset, TaskId
-from airflow_provider.records import CHECKPOINT_KEY, Halt, HaltRecord, PlanRecord, TaskState
-from airflow_provider.runs.runs import RunState
+from airflow_provider.state.records import CHECKPOINT_KEY, Halt, HaltRecord, PlanRecord, TaskState
+from airflow_provider.state.views.placed import Placed, Restart
+from airflow_provider.values.model import ConfigOffset, TaskId
+from airflow_provider.worker.tasks.commands import Command
+from airflow_provider.worker.tasks.events import EndWritten, PlanWritten
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 PAUSED, STOPPED = Halt.PAUSED, Halt.STOPPED
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.execution.commands import Command, WriteStatus
-from airflow_provider.execution.state import Execution
-from airflow_provider.ledger.status_view import Point
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import TaskKind, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.runs.suspects import TRIAL_MS
+from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.views.status_view import Point
+from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.tasks.commands import Command, WriteStatus
+from airflow_provider.worker.tasks.runs.suspects import TRIAL_MS
+from airflow_provider.worker.tasks.state import Execution
 
 STREAM = TaskKind.STREAMING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.worker.ending import STOPPED
 from airflow_provider.worker.exit_requests import ExitRequests
 

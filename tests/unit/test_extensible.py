@@ -14,14 +14,14 @@ from generated import extensible_generated
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.protocol.embedded import EXTENSIBLE, codec_of_bytes, v3
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState, learning
-from airflow_provider.protocol.model import (
+from airflow_provider.group.classic.wire import EXTENSIBLE, codec_of_bytes, v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
+from airflow_provider.values.model import (
     LocalProtocolError,
     TaskId,
     planner_of,
 )
-from airflow_provider.protocol.packed_tasks import NOTHING, PackedTasks
+from airflow_provider.values.packed_tasks import NOTHING, PackedTasks
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.protocol.embedded import v3
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState, learning
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MalformedEmbeddedError, TaskId, planner_of
-from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
+from airflow_provider.values.model import ConfigOffset, Epoch, MalformedEmbeddedError, TaskId, planner_of
+from airflow_provider.values.packed_tasks import PackedTasks
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex

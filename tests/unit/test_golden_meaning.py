@@ -18,18 +18,16 @@ from golden_values import A0, DECLARED, EXTENSIBLE, JOB, LEARNS, PLAN, VALUES, W
 from member_script import SETTINGS, tasks
 from stand_ins import IdleListener
 
-from airflow_provider.client_assignors.facts import decode_facts
-from airflow_provider.client_assignors.remembered import decode_remembered
-from airflow_provider.common.worker_values import WorkerStory
-from airflow_provider.declarative.model import AssignorMetadata
-from airflow_provider.declarative.wire.records import decode_record
-from airflow_provider.declarative_membership import saved as declarative_saved
-from airflow_provider.ledger.jobs_view import JobsView
-from airflow_provider.membership.lessons import Lessons
-from airflow_provider.membership.saved import resume
-from airflow_provider.protocol.embedded import v3
-from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol
-from airflow_provider.records import (
+from airflow_provider.group.classic.member.lessons import Lessons
+from airflow_provider.group.classic.member.saved import resume
+from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.declarative.assignors.facts import decode_facts
+from airflow_provider.group.declarative.assignors.remembered import decode_remembered
+from airflow_provider.group.declarative.member import saved as declarative_saved
+from airflow_provider.group.declarative.protocol.model import AssignorMetadata
+from airflow_provider.group.declarative.protocol.wire.records import decode_record
+from airflow_provider.integration.worker_values import WorkerStory
+from airflow_provider.state.records import (
     REMOVED,
     ControlRecord,
     HaltRecord,
@@ -45,9 +43,11 @@ from airflow_provider.records import (
     WorkerStatus,
     event_from_json,
 )
-from airflow_provider.records.group import group_record_from_json
+from airflow_provider.state.rounds.reading import group_record_from_json
+from airflow_provider.state.views.jobs_view import JobsView
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
 from airflow_provider.worker.handed_over import HandedOver
 
 Document = Mapping[str, Any]

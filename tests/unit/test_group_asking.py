@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.group.asking import Asking
+from airflow_provider.group.classic.member.events import Request, RequestRejected, SendSync
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.live.asking import Asking
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire.messages import SyncResponse
-from airflow_provider.membership.events import Request, RequestRejected, SendSync
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, WorkerId
+from airflow_provider.kafka.group_requests.messages import SyncResponse
+from airflow_provider.values.model import GenerationId, MemberId, SubProtocol, WorkerId
 
 
 class Refusing:

@@ -12,23 +12,23 @@ from declarative_life import SESSION_MS, NearChannel
 from stand_ins import MemoryTopics
 
 from airflow_provider.cli.main import main
-from airflow_provider.coordinator.settings import MAX_DELAY, SESSION_TIMEOUT
-from airflow_provider.declarative.wire.alter_configs import (
+from airflow_provider.group.declarative.coordinator.settings import MAX_DELAY, SESSION_TIMEOUT
+from airflow_provider.group.declarative.protocol.wire.alter_configs import (
     AlterableConfig,
     ConfigOperation,
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
 )
-from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.apis import ReplyBody, RequestBody
+from airflow_provider.group.declarative.requests import configuring
+from airflow_provider.group.declarative.requests.configuring import GroupConfigError, GroupSetting, configure_group
+from airflow_provider.group.declarative.requests.request_channel import NoReplyError
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
-from airflow_provider.requests import configuring
-from airflow_provider.requests.configuring import GroupConfigError, GroupSetting, configure_group
-from airflow_provider.requests.request_channel import NoReplyError
-from airflow_provider.topics.admin import FoundTopic
-from airflow_provider.topics.errors import RightsError, TopicError
-from airflow_provider.topics.rights import Operation
+from airflow_provider.kafka.topics.admin import FoundTopic
+from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.rights import Operation
+from airflow_provider.values.error_codes import KafkaErrorCode as Code
 
 SETTINGS = KafkaSettings(
     conn_id="k",

@@ -10,15 +10,15 @@ import pytest
 from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
 from waiting import eventually
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.classic import ClassicProtocol
-from airflow_provider.group.member import GroupMember
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.live.classic import ClassicProtocol
+from airflow_provider.group.live.member import GroupMember
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import WorkerId
+from airflow_provider.values.model import WorkerId
 
 SETTINGS = MemberSettings(
     group_id="g",

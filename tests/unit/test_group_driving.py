@@ -10,18 +10,18 @@ from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
 from turned_clock import CLOCK, time_passes
 from waiting import eventually
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.member import GroupMember
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.events import Resumed
+from airflow_provider.group.classic.member.lessons import Lessons
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.live.member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.membership.events import Resumed
-from airflow_provider.membership.lessons import Lessons
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
-from airflow_provider.topics.errors import ReaderFaultError, TopicError
+from airflow_provider.kafka.topics.errors import ReaderFaultError, TopicError
+from airflow_provider.state.records import Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 pytestmark = pytest.mark.turned_clock
 

@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 from group_records import record_of
 
-from airflow_provider.assignors.model import Move, MoveReason
-from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.reports import group_events
-from airflow_provider.reports.group_events import EventFold, EventKind, GroupEvent
+from airflow_provider.assignment.model import Move, MoveReason
+from airflow_provider.state.records import (
+    Event,
+    RebalanceEvent,
+    TaskEvent,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+)
+from airflow_provider.state.reports import group_events
+from airflow_provider.state.reports.group_events import EventFold, EventKind, GroupEvent
+from airflow_provider.values.model import PLANNER_INDEX, Epoch, MemberId, TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 FINISHED, FAILED, RUNNING = TaskState.FINISHED, TaskState.FAILED, TaskState.RUNNING

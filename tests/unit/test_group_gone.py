@@ -11,15 +11,15 @@ from stand_ins import IdleListener, LonelyCoordinator, MemoryTopics
 from turned_clock import time_passes
 from waiting import eventually
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.member import GroupMember
-from airflow_provider.kafka.wire.messages import JoinRequest, JoinResponse, NodeId
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, WorkerId
-from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.live.member import GroupMember
+from airflow_provider.kafka.group_requests.messages import JoinRequest, JoinResponse, NodeId
+from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import NO_TASKS, Epoch, MemberId, WorkerId
 from airflow_provider.worker.process_identity import is_gone, this_process
 
 pytestmark = pytest.mark.turned_clock

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
-from airflow_provider.common.worker_values import WorkerSpec
-from airflow_provider.group.classic import ClassicProtocol
-from airflow_provider.group.declarative import DeclarativeProtocol, leaves_it_to_others
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.live.classic import ClassicProtocol
+from airflow_provider.group.live.declarative import DeclarativeProtocol, leaves_it_to_others
+from airflow_provider.integration.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.integration.worker_values import WorkerSpec
+from airflow_provider.values.model import ConnectProtocol, WorkerId
 from airflow_provider.worker.settings import Until
 
 CLASSIC = WorkerSpec(

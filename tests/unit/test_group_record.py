@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from group_records import record_of
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import converged
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
-from airflow_provider.reports.narration import epoch_in_words
-from airflow_provider.reports.report import GroupReport
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.reports.narration import epoch_in_words
+from airflow_provider.state.reports.report import GroupReport
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import converged
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import ConfigOffset, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)

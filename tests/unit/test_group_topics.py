@@ -13,13 +13,13 @@ from group_records import record_of
 from stand_ins import MemoryTopics
 from waiting import eventually
 
-from airflow_provider.group.leader_records import LeaderRecords
+from airflow_provider.group.live.leader_records import LeaderRecords
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.progress import configured
-from airflow_provider.operations.operations import OperationError
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicTimeoutError
+from airflow_provider.kafka.topics.followed import FollowedTopics
+from airflow_provider.state.operations.operations import OperationError
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
@@ -28,8 +28,8 @@ from airflow_provider.records import (
     WorkerStatus,
     task_key,
 )
-from airflow_provider.topics.errors import NoTopicError, TopicTimeoutError
-from airflow_provider.topics.followed import FollowedTopics
+from airflow_provider.state.views.progress import configured
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(

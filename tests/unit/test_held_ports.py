@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from airflow_provider.broker import own_process
-from airflow_provider.broker.own_process import HOST, PortError, hold_ports, require_free
+from airflow_provider.servers import own_process
+from airflow_provider.servers.own_process import HOST, PortError, hold_ports, require_free
 
 
 def test_a_held_port_is_given_to_nobody_else_and_a_server_can_listen_there(monkeypatch: pytest.MonkeyPatch) -> None:

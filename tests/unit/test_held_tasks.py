@@ -14,8 +14,8 @@ from sqlalchemy import insert
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.hooks.held_tasks import HeldTask, HeldTasks, held_tasks, why_held
+from airflow_provider.integration.task_instance import TaskPage
 
 FULL = HeldTask(state="scheduled", pool="spark", open_slots=0)
 

@@ -12,20 +12,20 @@ from airflow.sdk.execution_time import task_runner
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.model import Move, MoveReason
-from airflow_provider.common import one_shot
-from airflow_provider.common.airflow_names import AirflowException
-from airflow_provider.common.links import SparkGroupLink, group_link
-from airflow_provider.common.one_shot import GroupSnapshot
+from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration import one_shot
+from airflow_provider.integration.airflow_names import AirflowException
+from airflow_provider.integration.links import SparkGroupLink, group_link
+from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.kafka.topics import group_topics
+from airflow_provider.kafka.topics.errors import BrokerAwayError, NoTopicError
 from airflow_provider.provider_info import get_provider_info
-from airflow_provider.records import TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.reports.narration import epoch_in_words, tasks_in_words
-from airflow_provider.topics import group_topics
-from airflow_provider.topics.errors import BrokerAwayError, NoTopicError
+from airflow_provider.state.records import TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.reports.narration import epoch_in_words, tasks_in_words
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId
 
 
 @pytest.fixture

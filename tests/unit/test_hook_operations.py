@@ -12,23 +12,23 @@ from group_records import record_of
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
-from airflow_provider.common import deserted as common_deserted
-from airflow_provider.common import one_shot
-from airflow_provider.common.one_shot import GroupSnapshot
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration import deserted as common_deserted
+from airflow_provider.integration import one_shot
+from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics import group_topics
+from airflow_provider.kafka.topics.errors import NoTopicError
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, Needs
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.operations.operations import NoJobError, OperationError
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
-from airflow_provider.spark_connect import watching
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark_connect.watch_events import WatchEvent
-from airflow_provider.topics import group_topics
-from airflow_provider.topics.errors import NoTopicError
-from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
+from airflow_provider.spark.connect import watching
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.watch_events import WatchEvent
+from airflow_provider.state.operations.operations import NoJobError, OperationError
+from airflow_provider.state.records import ActionEvent, JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "a"})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.protocol.in_short import in_short
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.values.in_short import in_short
+from airflow_provider.values.model import TaskId
 
 
 @pytest.mark.parametrize(

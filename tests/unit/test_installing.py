@@ -12,15 +12,17 @@ from coordinated import Shard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.client_assignors import CooperativeAssignor
-from airflow_provider.client_assignors.client_assignor import Assignment, WorkerFacts
-from airflow_provider.coordinator import values
-from airflow_provider.coordinator.installing import installed, invalid, prepare, prepared_reply
-from airflow_provider.coordinator.prepared import Prepared
-from airflow_provider.coordinator.server_assignor import AssignorHere, server_assignors, voted
-from airflow_provider.coordinator.settings import CoordinatorSettings, GroupConfiguration
-from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.model import (
+from airflow_provider.group.declarative.assignors import CooperativeAssignor
+from airflow_provider.group.declarative.assignors.client_assignor import Assignment, WorkerFacts
+from airflow_provider.group.declarative.coordinator import values
+from airflow_provider.group.declarative.coordinator.installing import installed, invalid, prepare, prepared_reply
+from airflow_provider.group.declarative.coordinator.prepared import Prepared
+from airflow_provider.group.declarative.coordinator.server_assignor import AssignorHere, server_assignors, voted
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, GroupConfiguration
+from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.member.computing import group_of
+from airflow_provider.group.declarative.member.computing import installed as handed
+from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
     ClientAssignor,
     CurrentAssignment,
@@ -30,8 +32,8 @@ from airflow_provider.declarative.model import (
     MemberTarget,
     TargetAssignment,
 )
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.apis import (
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.apis import (
     Reply,
     decode_reply,
     decode_request,
@@ -40,14 +42,15 @@ from airflow_provider.declarative.wire.apis import (
     reply_to,
     request_of,
 )
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest, InstalledMember
-from airflow_provider.declarative.wire.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    InstalledMember,
+)
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )
-from airflow_provider.declarative_membership.computing import group_of
-from airflow_provider.declarative_membership.computing import installed as handed
-from airflow_provider.protocol.model import MemberId, TaskId, Tasks
+from airflow_provider.values.model import MemberId, TaskId, Tasks
 
 patient = settings(deadline=None)
 W1, W2, W3 = ids(("w1", "w2", "w3"))

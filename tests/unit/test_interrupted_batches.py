@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.driver.interrupted_batches import brief_interruptions
+from airflow_provider.spark.local.interrupted_batches import brief_interruptions
 
 CALLS = logging.getLogger("py4j.clientserver")
 INTERRUPTED = "An error occurred while calling o6310.collectToPython.\n: java.lang.InterruptedException\n\tat java"

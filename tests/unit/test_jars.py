@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.broker import jars
-from airflow_provider.broker.jars import JarsUnavailableError, fetch_jars
+from airflow_provider.servers import jars
+from airflow_provider.servers.jars import JarsUnavailableError, fetch_jars
 
 JAR = "org.example_thing-1.jar"
 SUBMIT = f"""#!/bin/sh

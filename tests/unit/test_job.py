@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records.json_value import NotJsonError, to_json_value
-from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root, usable_root
 from airflow_provider.spark.job import (
     FencedError,
     FunctionJob,
@@ -27,7 +24,10 @@ from airflow_provider.spark.job import (
     is_stateful,
     spark_job,
 )
-from airflow_provider.spark.planning import PlanError, make_plan
+from airflow_provider.spark.job.checkpoints import CheckpointError, checkpoint_location, checkpoint_root, usable_root
+from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.state.records.json_value import NotJsonError, to_json_value
+from airflow_provider.values.model import TaskId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

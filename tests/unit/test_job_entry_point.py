@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.spark.entry_point import EntryPointError, EntryPointNotAllowedError, load_job
 from airflow_provider.spark.job import SparkJob
+from airflow_provider.spark.job.entry_point import EntryPointError, EntryPointNotAllowedError, load_job
 
 SOURCES = {
     "cosparkjobs/__init__.py": "",

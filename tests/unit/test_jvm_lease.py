@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from airflow_provider.driver import jvm_lease
-from airflow_provider.driver.jvm_lease import ENDED_BY_LEASE, JvmLease, next_end
+from airflow_provider.spark.local import jvm_lease
+from airflow_provider.spark.local.jvm_lease import ENDED_BY_LEASE, JvmLease, next_end
 
 NOW, S = 10**18, 10**9
 

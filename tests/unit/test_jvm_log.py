@@ -13,8 +13,8 @@ import psutil
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.driver import jvm_log
-from airflow_provider.driver.jvm_log import JvmLog, Levels
+from airflow_provider.spark.local import jvm_log
+from airflow_provider.spark.local.jvm_log import JvmLog, Levels
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_child_that_outlives_its_killed_owner_keeps_no_program_waiting() -> No
     """What a JVM says at its end would wait for a reader for ever."""
     owner = """
         import os, subprocess, sys, time
-        from airflow_provider.driver.jvm_log import JvmLog
+        from airflow_provider.spark.local.jvm_log import JvmLog
         with JvmLog() as stderr:
             writer = "import sys; sys.stdin.read(); sys.stderr.write('x' * 1_000_000)"
             program = subprocess.Popen([sys.executable, "-c", writer], stdin=subprocess.PIPE, stderr=stderr.writing)

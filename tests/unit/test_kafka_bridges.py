@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.bridge import kafka_bridges
-from airflow_provider.common.bridging import bridges_of
-from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.group.declarative.bridge import kafka_bridges
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.group.declarative.server.bridges import BridgeWord
+from airflow_provider.integration.bridging import bridges_of
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import NO_TASKS
-from airflow_provider.shards.bridges import BridgeWord
+from airflow_provider.values.model import NO_TASKS
 
 KAFKA = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "nowhere:9"),))
 

@@ -16,9 +16,9 @@ from embedded_bytes import decode_assignment, decode_metadata
 from simulation.group import RoundSeen
 from simulation.world import World
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.model import ConnectProtocol, SubProtocol, TaskId, Tasks, planner_of
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.values.model import ConnectProtocol, SubProtocol, TaskId, Tasks, planner_of
 
 ALL = "AC0 AT1 AT2 BC0 BT1"
 D = 300_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from assignor_group import Group, planners_in, tasks_in
 
-from airflow_provider.assignors.model import GroupAssignment
-from airflow_provider.protocol.model import PLANNER_INDEX, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.model import GroupAssignment
+from airflow_provider.values.model import PLANNER_INDEX, TaskId, Tasks, WorkerId
 
 D = 300_000
 """The KIP's delay d, ms."""

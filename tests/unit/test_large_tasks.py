@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, Script, words
 
-from airflow_provider.execution import events
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import JobDefinition, JobError, PlanRecord, TaskKind
-from airflow_provider.runs.runs import RunState
 from airflow_provider.spark.job import JobContext, SparkJob, spark_job
-from airflow_provider.spark.planning import PlanError, make_plan
+from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.state.records import JobDefinition, JobError, PlanRecord, TaskKind
+from airflow_provider.values.model import WorkerId
+from airflow_provider.worker.tasks import events
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9)
 CONTEXT = JobContext(name="a", config={}, max_tasks=9)

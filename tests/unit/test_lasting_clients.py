@@ -22,25 +22,25 @@ from mock_brokers import (
 )
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.declarative.exchange import Write
-from airflow_provider.declarative.model import MemberEpoch
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.declarative.wire.apis import decode_request
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.exchange import Write
+from airflow_provider.group.declarative.protocol.model import MemberEpoch
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.wire.apis import decode_request
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.requests.worker_requests import WorkerRequests
+from airflow_provider.group.declarative.server import kafka_log
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.producer import ShardProducer
+from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.protocol.model import MemberId
-from airflow_provider.requests.worker_requests import WorkerRequests
-from airflow_provider.shards import kafka_log
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.kafka_log import KafkaShardLog
-from airflow_provider.shards.producer import ShardProducer
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.librdkafka import COMMON
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import NewRecord, TopicWriter
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.librdkafka import COMMON
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
 from airflow_provider.triggers.bookmarks import Bookmark
+from airflow_provider.values.model import MemberId
 
 SHARDS = 4
 BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), member_epoch=MemberEpoch(1))
@@ -120,7 +120,7 @@ async def test_each_record_is_written_or_told_as_failed_after_a_fatal_error(
 def test_what_has_no_result_when_its_writer_is_closed_has_failed(
     brokers: MockBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_provider.topics import producer
+    from airflow_provider.kafka.topics import producer
 
     monkeypatch.setattr(producer, "_FLUSH_S", 0.05)
     writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))

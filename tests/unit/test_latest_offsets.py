@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from mock_brokers import LIST_OFFSETS, BrokerError, MockBrokers, mock_brokers
 from waiting import DEADLINE_S
 
-from airflow_provider.topics import latest
-from airflow_provider.topics.latest import End, LatestOffsets
+from airflow_provider.kafka.topics import latest
+from airflow_provider.kafka.topics.latest import End, LatestOffsets
 
 THERE, DELETED = ("a.jobs", 0), ("b.jobs", 0)
 

@@ -11,13 +11,13 @@ import pytest
 from embedded_bytes import decode_assignment, encode_metadata
 from member_script import tasks
 
-from airflow_provider.assignors.model import MoveReason
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.leading.call import Call
-from airflow_provider.leading.leader import LeaderAnswer, lead
-from airflow_provider.membership.events import JoinedMember
-from airflow_provider.membership.record import ClassicRecord, newer
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.model import MoveReason
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.leader.call import Call
+from airflow_provider.group.classic.leader.leader import LeaderAnswer, lead
+from airflow_provider.group.classic.member.events import JoinedMember
+from airflow_provider.state.rounds.classic import ClassicRecord, newer
+from airflow_provider.values.model import (
     Assignment,
     AssignmentError,
     ConfigOffset,

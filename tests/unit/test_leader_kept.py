@@ -9,11 +9,11 @@ from embedded_bytes import decode_assignment
 from member_script import tasks
 from test_leader import W1, W2, call, member
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.leading.kept import kept_of
-from airflow_provider.leading.leader import lead
-from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import NO_TASKS, SubProtocol, WorkerId
+from airflow_provider.assignment.model import Memory
+from airflow_provider.group.classic.leader.kept import kept_of
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.model import NO_TASKS, SubProtocol, WorkerId
 
 FAILED = tasks("a0 a1")
 CONFIGURED = tasks("a2 b0 b1 b2")

@@ -14,16 +14,16 @@ from led_group import EPOCH, Group
 from turned_clock import time_passes
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.group import leader_watch
-from airflow_provider.group.leader_watch import LeaderWatch
-from airflow_provider.group.leading import unassigned_work
+from airflow_provider.assignment.learners.model import LearnerMemory, Limits
+from airflow_provider.group.live import leader_watch
+from airflow_provider.group.live.leader_watch import LeaderWatch
+from airflow_provider.group.live.leading import unassigned_work
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.learners.model import LearnerMemory, Limits
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, StreamProgress, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import JobDefinition, StreamProgress, WorkerPhase, WorkerStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import NO_TASKS, MemberId, TaskId, WorkerId, planner_of
 
 pytestmark = pytest.mark.turned_clock
 

@@ -14,22 +14,23 @@ from group_records import record_of
 from led_group import EPOCH, Group, member, record_after
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
-from airflow_provider.group.ready_learners import ReadyLearners
-from airflow_provider.leading.leader import lead
-from airflow_provider.learners.model import LearnerMemory
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.retrying import to_try_again
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
-from airflow_provider.membership.events import JoinedMember, PerformAssignment
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.embedded import EXTENSIBLE
-from airflow_provider.protocol.extensible import ExtensibleState
-from airflow_provider.protocol.model import (
+from airflow_provider.assignment.learners.model import LearnerMemory
+from airflow_provider.assignment.model import Absence, LeaveReason, Memory, Move, MoveReason
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.wire import EXTENSIBLE
+from airflow_provider.group.classic.wire.extensible import ExtensibleState
+from airflow_provider.group.live.leading import assign, gather_call, later_epoch, unassigned_work
+from airflow_provider.group.live.ready_learners import ReadyLearners
+from airflow_provider.state.records import JobDefinition, Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.retrying import to_try_again
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.values.model import (
     NO_GENERATION,
     NO_TASKS,
     ConfigOffset,
@@ -41,8 +42,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     planner_of,
 )
-from airflow_provider.protocol.packed_tasks import PackedTasks
-from airflow_provider.records import JobDefinition, Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.values.packed_tasks import PackedTasks
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")

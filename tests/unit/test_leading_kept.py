@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from led_group import EPOCH, Group
 
-from airflow_provider.group.leading import unassigned_work
-from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.group.live.leading import unassigned_work
+from airflow_provider.state.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
 
 W1, FAILED = WorkerId("w1"), TaskId("a", 0)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pytest
 from learner_group import LearnerGroup
 
-from airflow_provider.learners.model import LearnedRule
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.values.model import TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True)

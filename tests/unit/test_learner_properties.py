@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from learner_group import LearnerGroup, changed, started, stopped
 
-from airflow_provider.assignors import cooperative
-from airflow_provider.assignors.model import GroupAssignment, Memory, MoveReason, Round
-from airflow_provider.assignors.policy import Deferred, Incremental, Policy
-from airflow_provider.learners import extensible
-from airflow_provider.learners.model import (
+from airflow_provider.assignment import cooperative
+from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners.model import (
     READY,
     LearnedRule,
     LearnerAssignment,
@@ -25,7 +23,9 @@ from airflow_provider.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
+from airflow_provider.assignment.model import GroupAssignment, Memory, MoveReason, Round
+from airflow_provider.assignment.policy import Deferred, Incremental, Policy
+from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 pytestmark = pytest.mark.slow
 

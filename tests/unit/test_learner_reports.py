@@ -14,20 +14,20 @@ from airflow_values import group_record, group_snapshot, job, jobs_snapshot
 from rich.console import Console
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.model import Load, Move, MoveReason
-from airflow_provider.cli import reading
+from airflow_provider.assignment.model import Load, Move, MoveReason
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
+from airflow_provider.cli.shared import reading
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
-from airflow_provider.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
-from airflow_provider.reports.group_words import as_lines
-from airflow_provider.reports.learners import GivenUp, LearnerTask, given_up, learners
-from airflow_provider.reports.narration import epoch_in_words
-from airflow_provider.reports.report import GroupReport, JobReport
+from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
+from airflow_provider.state.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
+from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_up, learners
+from airflow_provider.state.reports.narration import epoch_in_words
+from airflow_provider.state.reports.report import GroupReport, JobReport
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import MemberId, TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 T0, T1, T2 = (TaskId("job", index) for index in range(3))

@@ -6,8 +6,8 @@ import pytest
 from assignor_group import MAX_DELAY_MS
 from learner_group import LearnerGroup, changed, started, stopped
 
-from airflow_provider.learners.model import MOST_GIVEN_UP, LearnedRule, Limits
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnedRule, Limits
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 S2, S3, S4, S9 = (WorkerId(f"S{number}") for number in (2, 3, 4, 9))
 

@@ -11,19 +11,19 @@ from told_membership import OtherLife, ToldMembership
 from waiting import eventually
 from worker_life import A0, A1, ME
 
-from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.group.holding import StopReason
 from airflow_provider.group.membership import Membership, MembershipListener, MembershipView, Saved
-from airflow_provider.hands.standby import InTriggerer
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import NO_TASKS, Epoch
-from airflow_provider.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
-from airflow_provider.runners.detached import DetachedQueries
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import OnEvent
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
+from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
+from airflow_provider.worker.hands.standby import InTriggerer
 
 pytestmark = pytest.mark.turned_clock
 

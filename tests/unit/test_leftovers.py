@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 from group_records import record_of
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.leftovers import leftovers
-from airflow_provider.ledger.placed import Placed, Restart
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.records import (
     ALL_WORKERS,
     CheckpointClaim,
     ControlAction,
@@ -29,6 +24,11 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.leftovers import leftovers
+from airflow_provider.state.views.placed import Placed, Restart
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 DAY_MS = 24 * 60 * 60 * 1_000
 NOW_MS = 10 * DAY_MS

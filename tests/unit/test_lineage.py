@@ -16,9 +16,8 @@ import pytest
 from operator_bench import worker_operator
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.common import lineage
-from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
-from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.integration import lineage
+from airflow_provider.integration.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
 from airflow_provider.spark.lineage import Dataset, Lineage
 from airflow_provider.spark.runner import (
     LineageNamed,
@@ -31,6 +30,7 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+from airflow_provider.values.model import Epoch, TaskId
 
 installed = pytest.mark.skipif(not lineage._is_installed(), reason="it goes with newer versions of Airflow")
 
@@ -209,7 +209,7 @@ def test_a_transport_that_is_none_is_named_and_the_worker_does_without(
 @installed
 @pytest.mark.usefixtures("events")
 def test_an_older_provider_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setitem(sys.modules, "airflow_provider.common.openlineage_runs", None)
+    monkeypatch.setitem(sys.modules, "airflow_provider.integration.openlineage_runs", None)
     assert lineage_teller(context(), "nightly") is UNTOLD
     assert "install apache-airflow-providers-openlineage 2.19.0 or newer" in caplog.text
 

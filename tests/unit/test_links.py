@@ -13,18 +13,18 @@ from operator_bench import FakeGroup, job_operator
 from trigger_bench import FakeTopics, Triggerer, events_of, worker_trigger
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.common import linking
-from airflow_provider.common.airflow_names import TaskDeferred
-from airflow_provider.common.linking import FollowedLink, following_leader
-from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import WorkerPhase
+from airflow_provider.integration import linking
+from airflow_provider.integration.airflow_names import TaskDeferred
+from airflow_provider.integration.linking import FollowedLink, following_leader
+from airflow_provider.integration.links import SparkGroupLink, group_link
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
+from airflow_provider.state.records import WorkerPhase
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.process_identity import this_process
 
 KEY = SparkGroupLink().xcom_key

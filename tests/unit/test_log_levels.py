@@ -11,13 +11,13 @@ from executor_bench import Bench
 from group_records import record_of
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
-from airflow_provider.hands.log_levels import LogLevels
-from airflow_provider.operations.operations import OperationError, Outcome, SetLogLevel
-from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
-from airflow_provider.records import ActionEvent, LogLevel, WorkerPhase, WorkerStatus
-from airflow_provider.records.log_levels import MOST_LOGGERS
+from airflow_provider.cli.shared import reading
+from airflow_provider.state.operations.operations import OperationError, Outcome, SetLogLevel
+from airflow_provider.state.records import ActionEvent, LogLevel, WorkerPhase, WorkerStatus
+from airflow_provider.state.records.log_levels import MOST_LOGGERS
+from airflow_provider.values.model import NO_TASKS, Epoch, WorkerId
+from airflow_provider.worker.hands.log_levels import LogLevels
 
 pytestmark = pytest.mark.turned_clock
 
@@ -138,7 +138,7 @@ def test_levels_are_set_and_put_back() -> None:
 def test_only_what_is_job_code_is_touched(caplog: pytest.LogCaptureFixture) -> None:
     before = logging.getLogger("py4j").level
     levels = LogLevels(["pkg"])
-    with caplog.at_level(logging.INFO, logger="airflow_provider.hands.log_levels"):
+    with caplog.at_level(logging.INFO, logger="airflow_provider.worker.hands.log_levels"):
         levels.follow({"py4j": DEBUG, "pkgs.jobs": DEBUG})
         levels.follow({"py4j": DEBUG, "pkgs.jobs": DEBUG})
     assert (logging.getLogger("py4j").level, logging.getLogger("pkgs.jobs").level) == (before, logging.NOTSET)

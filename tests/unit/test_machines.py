@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignors.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
+from airflow_provider.assignment.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from member_script import (
     told,
 )
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     AssignmentComputed,
     CoordinatorFound,
     Left,
@@ -33,10 +33,9 @@ from airflow_provider.membership.events import (
     SendLeave,
     SendSync,
 )
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.machine.events import (
     ConfigAdvanced,
     LeaveRequested,
     StartTasks,
@@ -44,7 +43,8 @@ from airflow_provider.protocol.member_events import (
     TasksFinished,
     TasksStopped,
 )
-from airflow_provider.protocol.model import ConfigOffset, GenerationId, SubProtocol
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import ConfigOffset, GenerationId, SubProtocol
 
 CONFIG_MISMATCH = 1
 

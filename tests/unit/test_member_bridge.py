@@ -13,19 +13,19 @@ from member_script import (
     told,
 )
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     CoordinatorFound,
     SendJoin,
     Started,
     UrlChanged,
 )
-from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.classic.member.state import MemberState
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import (
     StartTasks,
 )
-from airflow_provider.protocol.model import ConfigOffset, Epoch
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import ConfigOffset, Epoch
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from group_records import record_of
 from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
-from airflow_provider.membership.events import (
+from airflow_provider.group.classic.member.events import (
     AssignmentComputed,
     CoordinatorFound,
     FindCoordinator,
@@ -23,13 +23,13 @@ from airflow_provider.membership.events import (
     SendJoin,
     Synced,
 )
-from airflow_provider.membership.member import handle
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.member_events import Command, Fail, StopTasks, TasksStopped, TimerFired, Warn
-from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
+from airflow_provider.group.classic.member.member import handle
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.machine.events import Command, Fail, StopTasks, TasksStopped, TimerFired, Warn
 from airflow_provider.spark.job import FencedError
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
 from airflow_provider.worker.lease import WorkerLease
 
 

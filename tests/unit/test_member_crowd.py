@@ -8,9 +8,9 @@ import pytest
 from airflow_values import group_record
 from member_script import SETTINGS, Script
 
-from airflow_provider.membership.events import SendHeartbeat
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import MemberId, WorkerId
+from airflow_provider.group.classic.member.events import SendHeartbeat
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import MemberId, WorkerId
 
 
 def steps_after_a_round(record: ClassicRecord | None) -> list[int]:

@@ -9,11 +9,11 @@ import pytest
 from member_script import NODE, Script
 from simulation.world import SETTINGS, World
 
-from airflow_provider.membership.events import CoordinatorFound, Resumed, SendHeartbeat, SendJoin
-from airflow_provider.membership.saved import resume, save, taken_over
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import (
+from airflow_provider.group.classic.member.events import CoordinatorFound, Resumed, SendHeartbeat, SendJoin
+from airflow_provider.group.classic.member.saved import resume, save, taken_over
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,
     ConnectProtocol,

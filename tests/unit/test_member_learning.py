@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from member_script import NODE, OTHER, Script, tasks
 
-from airflow_provider.learners.model import LearnedRule, Limits
-from airflow_provider.membership.events import (
+from airflow_provider.assignment.learners.model import LearnedRule, Limits
+from airflow_provider.group.classic.member.events import (
     CoordinatorFound,
     LearnersReady,
     LearningProgressed,
@@ -23,15 +23,14 @@ from airflow_provider.membership.events import (
     StopLearning,
     Synced,
 )
-from airflow_provider.membership.lessons import Lessons
-from airflow_provider.membership.saved import resume, save
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.embedded import EXTENSIBLE
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.classic.member.lessons import Lessons
+from airflow_provider.group.classic.member.saved import resume, save
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.classic.wire import EXTENSIBLE
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.machine.events import (
     Command,
     LeaveRequested,
     PublishAssignment,
@@ -41,7 +40,8 @@ from airflow_provider.protocol.member_events import (
     TasksStopped,
     Warn,
 )
-from airflow_provider.protocol.model import (
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,
     ConnectProtocol,
@@ -50,7 +50,7 @@ from airflow_provider.protocol.model import (
     TaskId,
     WorkerId,
 )
-from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.values.packed_tasks import PackedTasks
 
 LEARNS = MemberSettings(group_id="g", worker=WorkerId("w"), protocol=ConnectProtocol.EXTENSIBLE)
 A1 = TaskId("a", 1)

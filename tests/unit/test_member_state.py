@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase, StateChanges
-from airflow_provider.protocol.model import ConfigOffset, GenerationId, LocalProtocolError, MemberId, TaskId, WorkerId
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase, StateChanges
+from airflow_provider.values.model import ConfigOffset, GenerationId, LocalProtocolError, MemberId, TaskId, WorkerId
 
 STATE = MemberState(
     settings=MemberSettings(group_id="g", worker=WorkerId("w")),

@@ -10,10 +10,10 @@ import pytest
 from simulation.group import GroupState
 from simulation.world import SETTINGS, World
 
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, planner_of
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.values.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, planner_of
 
 TASKS = [planner_of("a"), planner_of("b"), *(TaskId("a", index) for index in range(4)), TaskId("b", 0)]
 SESSION_MS = SETTINGS.session_timeout_ms

@@ -11,21 +11,21 @@ import pytest
 from member_script import ME, NODE, OTHER, SETTINGS, Script, tasks
 from simulation.world import World
 
-from airflow_provider.membership import events
-from airflow_provider.membership.events import HeartbeatAnswered, Request, RequestRejected, Resumed, Started
-from airflow_provider.membership.member import TRANSITIONS, handle
-from airflow_provider.membership.reactions import OTHERWISE, REACTIONS
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.saved import resume, save
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol import member_events
-from airflow_provider.protocol.embedded import v3
-from airflow_provider.protocol.embedded.v1 import encode_assignment
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.extensible import ExtensibleAssignment
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import ArmTimer, Event, LeaveRequested, StartTasks, TasksStopped
-from airflow_provider.protocol.model import (
+from airflow_provider.group.classic.member import events
+from airflow_provider.group.classic.member.events import HeartbeatAnswered, Request, RequestRejected, Resumed, Started
+from airflow_provider.group.classic.member.member import TRANSITIONS, handle
+from airflow_provider.group.classic.member.reactions import OTHERWISE, REACTIONS
+from airflow_provider.group.classic.member.saved import resume, save
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment
+from airflow_provider.group.classic.wire.v1 import encode_assignment
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine import events as member_events
+from airflow_provider.group.machine.events import ArmTimer, Event, LeaveRequested, StartTasks, TasksStopped
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import (
     Assignment,
     ConfigOffset,
     Epoch,
@@ -35,7 +35,7 @@ from airflow_provider.protocol.model import (
     Tasks,
     planner_of,
 )
-from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.values.packed_tasks import PackedTasks
 
 EVENTS = sorted(
     (

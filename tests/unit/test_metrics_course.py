@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from airflow_values import group_record, group_snapshot, worker_status
 
-from airflow_provider.assignors.model import Move, MoveReason
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.metrics import declared
-from airflow_provider.metrics.course import Course
-from airflow_provider.metrics.declared import Metric
-from airflow_provider.metrics.sample import Sample
-from airflow_provider.metrics.spokesman import spokesman
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import TaskFailure, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.assignment.model import Move, MoveReason
+from airflow_provider.state.metrics import declared
+from airflow_provider.state.metrics.course import Course
+from airflow_provider.state.metrics.declared import Metric
+from airflow_provider.state.metrics.sample import Sample
+from airflow_provider.state.metrics.spokesman import spokesman
+from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 T0, T1 = TaskId("job", 0), TaskId("job", 1)

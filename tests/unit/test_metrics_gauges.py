@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.metrics import declared
-from airflow_provider.metrics.declared import Kind, Metric, Speaker
-from airflow_provider.metrics.gauges import gauges, gauges_of_removed
-from airflow_provider.metrics.sample import Sample
-from airflow_provider.metrics.waiting import waits_since_ms
-from airflow_provider.protocol.model import Epoch, SubProtocol, TaskId, WorkerId
-from airflow_provider.records import Lesson, TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.metrics import declared
+from airflow_provider.state.metrics.declared import Kind, Metric, Speaker
+from airflow_provider.state.metrics.gauges import gauges, gauges_of_removed
+from airflow_provider.state.metrics.sample import Sample
+from airflow_provider.state.metrics.waiting import waits_since_ms
+from airflow_provider.state.records import Lesson, TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, SubProtocol, TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 T0, T1, T2 = (TaskId("job", index) for index in range(3))

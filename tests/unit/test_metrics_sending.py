@@ -17,20 +17,28 @@ from stand_ins import MemoryTopics
 from waiting import eventually
 from worker_life import GONE, ME, Life
 
-from airflow_provider.common import airflow_stats
-from airflow_provider.common.airflow_stats import METRICS, Destination, Names, Sender, names_wanted, of_process, of_task
-from airflow_provider.common.metering import Meter, observer_of
-from airflow_provider.common.outlet import Outlet
-from airflow_provider.common.stats_without_airflow import may_be_on
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.metrics import declared
-from airflow_provider.metrics.course import Course
-from airflow_provider.metrics.declared import Metric
-from airflow_provider.metrics.sample import Sample
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskKind, WorkerPhase
+from airflow_provider.group.holding import StopReason
+from airflow_provider.integration.outlet import Outlet
+from airflow_provider.integration.stats import airflow_stats
+from airflow_provider.integration.stats.airflow_stats import (
+    METRICS,
+    Destination,
+    Names,
+    Sender,
+    names_wanted,
+    of_process,
+    of_task,
+)
+from airflow_provider.integration.stats.metering import Meter, observer_of
+from airflow_provider.integration.stats.stats_without_airflow import may_be_on
+from airflow_provider.state.metrics import declared
+from airflow_provider.state.metrics.course import Course
+from airflow_provider.state.metrics.declared import Metric
+from airflow_provider.state.metrics.sample import Sample
+from airflow_provider.state.records import TaskKind, WorkerPhase
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.observer import UNOBSERVED
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

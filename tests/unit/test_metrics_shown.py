@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_provider.metrics.declared import DECLARED, Kind, Metric
-from airflow_provider.metrics.sample import Sample
-from airflow_provider.records import TaskState
+from airflow_provider.state.metrics.declared import DECLARED, Kind, Metric
+from airflow_provider.state.metrics.sample import Sample
+from airflow_provider.state.records import TaskState
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"

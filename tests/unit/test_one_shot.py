@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider.common.one_shot import _Collector, run
+from airflow_provider.integration.one_shot import _Collector, run
 
 _WHOSE = contextvars.ContextVar("_WHOSE", default="nobody's")
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.kafka.wire import openings as module
-from airflow_provider.kafka.wire.openings import Openings
+from airflow_provider.kafka.group_requests import openings as module
+from airflow_provider.kafka.group_requests.openings import Openings
 
 
 class Broker:

@@ -10,9 +10,8 @@ from airflow_values import group_record
 from job_topics import topics_with
 from stand_ins import MemoryTopics
 
-from airflow_provider.ledger.leftovers import leftovers
-from airflow_provider.ledger.progress import JobState, configured, group_drained, job_progress, may_run, needs_running
-from airflow_provider.operations.operations import (
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.operations.operations import (
     AlterJob,
     HaltJob,
     LostUpdateError,
@@ -23,9 +22,8 @@ from airflow_provider.operations.operations import (
     RestartJob,
     ResumeJob,
 )
-from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, WorkerId, planner_of
-from airflow_provider.records import (
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import (
     ActionEvent,
     Halt,
     JobDefinition,
@@ -35,8 +33,17 @@ from airflow_provider.records import (
     TaskState,
     job_key,
 )
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.state.views.leftovers import leftovers
+from airflow_provider.state.views.progress import (
+    JobState,
+    configured,
+    group_drained,
+    job_progress,
+    may_run,
+    needs_running,
+)
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
+from airflow_provider.values.model import ConfigOffset, MemberId, TaskId, WorkerId, planner_of
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, submitted_by="dag.submit", kind=TaskKind.STREAMING)

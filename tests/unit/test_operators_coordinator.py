@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from airflow_provider.common.airflow_names import AirflowException, TaskDeferred
-from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.server import candidates
+from airflow_provider.group.declarative.server.server import ShardObserver
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowException, TaskDeferred
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
-from airflow_provider.shards import candidates
-from airflow_provider.shards.server import ShardObserver
 from airflow_provider.triggers import coordinator as coordinator_module
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
 

@@ -11,15 +11,15 @@ from airflow.sdk import DAG
 from airflow_values import URL, context, job, jobs_snapshot, status_snapshot
 from operator_bench import FakeGroup, job_operator
 
-from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, TaskDeferred
+from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicTimeoutError
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskKind, TaskState
-from airflow_provider.topics.errors import BrokerAwayError, TopicTimeoutError
+from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.values.model import TaskId
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ from airflow_values import URL, FakeTaskInstance, context, group_record
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
-from airflow_provider.common.airflow_names import AirflowFailException, TaskDeferred
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowFailException, TaskDeferred
+from airflow_provider.kafka.topics import group_topics
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicTimeoutError, UnsureError
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import ControlAction, WorkerPhase, WorkerStatus
-from airflow_provider.topics import group_topics
-from airflow_provider.topics.errors import NoTopicError, TopicTimeoutError, UnsureError
+from airflow_provider.state.records import ControlAction, WorkerPhase, WorkerStatus
 from airflow_provider.triggers.conditions import LeaveCondition
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.values.model import Epoch, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 

@@ -12,8 +12,10 @@ from airflow_values import context
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
-from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.kafka.topics import group_topics
+from airflow_provider.kafka.topics.errors import BrokerAwayError, UnsureError
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.steer_spark_job import (
     AlterSparkJobOperator,
@@ -23,11 +25,9 @@ from airflow_provider.operators.steer_spark_job import (
     StopSparkJobOperator,
 )
 from airflow_provider.operators.steering import SteerSparkJob
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.topics import group_topics
-from airflow_provider.topics.errors import BrokerAwayError, UnsureError
+from airflow_provider.state.records import ActionEvent, JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 JOB = JobDefinition(name="job", entry_point="m:f", max_tasks=9, config={"table": "a"})
 BY = "dag.task (r1)"

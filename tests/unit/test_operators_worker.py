@@ -11,21 +11,21 @@ from airflow.sdk import Asset, Connection
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operator
 
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, TaskDeferred
-from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.common.worker_values import WorkerStory
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.hooks.spark_connect import SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, TaskDeferred
+from airflow_provider.integration.task_instance import TaskPage
+from airflow_provider.integration.worker_values import WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import RunResult
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import TaskState, WorkerPhase
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark.connect.server import ConnectServer
+from airflow_provider.state.records import TaskState, WorkerPhase
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import TaskId, WorkerId
 from airflow_provider.worker.ending import Ending, Outcome
 
 

@@ -16,17 +16,17 @@ from group_records import record_of
 from page_bench import Page, StillTopics, make_page
 from waiting import DEADLINE_S
 
-from airflow_provider.common import one_shot
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.scaling import Goal, ScaleDown
-from airflow_provider.ledger.scaling import scale_down as who_is_asked
-from airflow_provider.operations.deciding import decide
-from airflow_provider.operations.operations import Operation, Outcome
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import ActionEvent, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.operations.deciding import decide
+from airflow_provider.state.operations.operations import Operation, Outcome
+from airflow_provider.state.records import ActionEvent, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.views.scaling import Goal, ScaleDown
+from airflow_provider.state.views.scaling import scale_down as who_is_asked
 from airflow_provider.ui.rights import ACTING_HEADER
 from airflow_provider.ui.world import MOST_ACTS
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 JOB = {**GROUP, "job": "job", "defined_at": 0}

@@ -14,17 +14,17 @@ from group_records import record_of
 from page_bench import Page, StillTopics, make_page
 
 import airflow_provider.ui
-from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ActionEvent, TaskState, encode
-from airflow_provider.records.awaited import Awaited
-from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.reader import Record
+from airflow_provider.assignment.model import Memory
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.state.records import ActionEvent, TaskState, encode
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui import drawing, watching
 from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 from airflow_provider.ui.watching import WatchedGroup
+from airflow_provider.values.model import WorkerId
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 STATIC = Path(airflow_provider.ui.__file__).parent / "static"

@@ -11,15 +11,15 @@ import pytest
 from airflow_values import job, jobs_snapshot
 from page_bench import Page, StillTopics, make_page
 
-from airflow_provider.common import one_shot
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.operations.operations import AlterJob, Operation, Outcome
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord
-from airflow_provider.topics.group_topics import Submission
+from airflow_provider.kafka.topics.group_topics import Submission
+from airflow_provider.state.operations.operations import AlterJob, Operation, Outcome
+from airflow_provider.state.records import JobDefinition, PlanRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.ui.rights import ACTING_HEADER
 from airflow_provider.ui.views.config_form import ConfigField, Declared, FieldKind, declared_by, form_fields
+from airflow_provider.values.model import WorkerId
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 JOB = {"job": "job", "defined_at": 0}

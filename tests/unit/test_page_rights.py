@@ -14,12 +14,12 @@ from airflow_values import job, jobs_snapshot, status_snapshot
 from fastapi import HTTPException
 from page_bench import Page, StillTopics, make_page
 
-from airflow_provider.common import one_shot
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import TaskState
+from airflow_provider.state.records import TaskState
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.rights import ACTING_HEADER
+from airflow_provider.values.model import TaskId
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 RETRY: dict[str, Any] = {**GROUP, "job": "job", "defined_at": 0}

@@ -24,15 +24,22 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 from page_bench import Page, StillCluster, StillTopics, StillWatches, make_page
 
-from airflow_provider import turns
-from airflow_provider.common import one_shot
-from airflow_provider.common.one_shot import carry_out, remove_job, retry_failed, scale_down, send_control, submit_job
 from airflow_provider.hooks.shown_connections import Connections, Named, of_airflow
+from airflow_provider.integration import one_shot
+from airflow_provider.integration.one_shot import (
+    carry_out,
+    remove_job,
+    retry_failed,
+    scale_down,
+    send_control,
+    submit_job,
+)
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.operations.operations import OperationError
-from airflow_provider.records import TaskState
+from airflow_provider.state.operations.operations import OperationError
+from airflow_provider.state.records import TaskState
 from airflow_provider.ui import finding
 from airflow_provider.ui.rights import ACTING_HEADER, may_see_dag
+from airflow_provider.values import turns
 
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 TEAMS = ("red", "blue")

@@ -13,13 +13,13 @@ from fastapi.testclient import TestClient
 from page_bench import StillTopics, make_page
 from waiting import DEADLINE_S
 
-from airflow_provider import turns
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.turns import MOST_IN_TURN, Turns
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui import questions
 from airflow_provider.ui.views.jobs import JobLine, job_lines
 from airflow_provider.ui.watching import WatchedGroup
+from airflow_provider.values import turns
+from airflow_provider.values.turns import MOST_IN_TURN, Turns
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 

@@ -10,17 +10,17 @@ from airflow_values import URL, job, jobs_snapshot, status_snapshot
 from group_records import record_of
 
 from airflow_provider.hooks.whereabouts import Whereabouts, whereabouts
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.placed import Placed
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import Halt, HaltRecord, SparkWork, TaskKind, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.records.awaited import Awaited
+from airflow_provider.state.records import Halt, HaltRecord, SparkWork, TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.placed import Placed
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupState, group_in_short
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, found_tasks, task_page
 from airflow_provider.ui.views.workers import pages_of_waiting, workers
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 FINISHED, RUNNING, FAILED, PENDING = TaskState.FINISHED, TaskState.RUNNING, TaskState.FAILED, TaskState.PENDING

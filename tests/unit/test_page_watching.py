@@ -11,8 +11,8 @@ from page_bench import SETTINGS, StillTopics
 from waiting import wait_until
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.followed import FollowedTopics
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.followed import FollowedTopics
 from airflow_provider.ui import watching
 from airflow_provider.ui.watching import LET_GO_S, ClusterWatch, WatchedGroup, Watches
 

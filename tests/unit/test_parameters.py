@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import DAG, task
 from markupsafe import Markup
 
-from airflow_provider.common.parameters import (
+from airflow_provider.integration.parameters import (
     allowed_conf,
     choice,
     group_name,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.common import patience
-from airflow_provider.common.for_good import failing_for_good
-from airflow_provider.common.patience import patiently, waited_out
-from airflow_provider.requests.worker_requests import NoCoordinatorsError
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.topics.errors import (
+from airflow_provider.group.declarative.requests.worker_requests import NoCoordinatorsError
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.integration import patience
+from airflow_provider.integration.for_good import failing_for_good
+from airflow_provider.integration.patience import patiently, waited_out
+from airflow_provider.kafka.topics.errors import (
     BrokerAwayError,
     NoLeaderError,
     NoTopicError,

@@ -10,9 +10,9 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignors.balance import limited
-from airflow_provider.assignors.model import GroupAssignment, Memory, MoveReason
-from airflow_provider.assignors.policy import (
+from airflow_provider.assignment.balance import limited
+from airflow_provider.assignment.model import GroupAssignment, Memory, MoveReason
+from airflow_provider.assignment.policy import (
     IMMEDIATE,
     Deferred,
     Incremental,
@@ -25,7 +25,7 @@ from airflow_provider.assignors.policy import (
     policy_in_words,
     policy_to_json,
 )
-from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
+from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
 
 INTERVAL_MS = 10_000
 IN_TWOS = Incremental(max_moves=2, move_interval_ms=INTERVAL_MS)

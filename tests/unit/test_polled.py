@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from airflow_provider.group.polled import Polled
+from airflow_provider.group.live.polled import Polled
 from airflow_provider.kafka.errors import Fault, TransportError
 
 

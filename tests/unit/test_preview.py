@@ -10,10 +10,9 @@ import pytest
 from airflow_values import group_record
 from stand_ins import MemoryTopics
 
-from airflow_provider.operations.operations import HaltJob
-from airflow_provider.operations.preview import Change, Preview, preview
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.operations.operations import HaltJob
+from airflow_provider.state.operations.preview import Change, Preview, preview
+from airflow_provider.state.records import (
     Halt,
     JobDefinition,
     JobError,
@@ -23,6 +22,7 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, run_key="r1")
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -20,7 +20,7 @@ COMMAND = """
 
     if __name__ == "__main__":
         main.GRACE_S = {grace_s}
-        sys.modules["airflow_provider.offline.decode"] = types.SimpleNamespace(
+        sys.modules["airflow_provider.cli.offline.decode"] = types.SimpleNamespace(
             add_arguments=lambda parser: None, run=leave
         )
         sys.argv[1:] = ["decode"]

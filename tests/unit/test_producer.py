@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider.kafka import lasting_producer
-from airflow_provider.topics import producer
-from airflow_provider.topics.errors import TopicError, UnsureError
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import NewRecord, TopicWriter
+from airflow_provider.kafka.topics import producer
+from airflow_provider.kafka.topics.errors import TopicError, UnsureError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
 
 Delivered = Callable[[Any, Any], None]
 

@@ -10,12 +10,12 @@ import pytest
 from executor_bench import A0, bench
 from waiting import eventually
 
-from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import SparkWork, StreamProgress, TaskKind, TaskState, TaskStatus, decode
-from airflow_provider.runners.progress_polling import ProgressPolling
+from airflow_provider.spark.local.job_counts import JobCounts
+from airflow_provider.spark.local.query_progress import QueryProgress
 from airflow_provider.spark.runner import TaskOrder, TaskProgressed
+from airflow_provider.spark.runners.progress_polling import ProgressPolling
+from airflow_provider.state.records import SparkWork, StreamProgress, TaskKind, TaskState, TaskStatus, decode
+from airflow_provider.values.model import Epoch, TaskId
 
 pytestmark = pytest.mark.turned_clock
 

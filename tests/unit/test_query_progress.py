@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from airflow_provider.driver.query_progress import QueryMoves, QueryProgress, await_termination
+from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress, await_termination
 
 
 class Query:

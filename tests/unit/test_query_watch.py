@@ -13,10 +13,10 @@ from query_watch_bench import POLL_EVERY_S, Hearing, looked
 from query_watch_bench import server as server
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
-from airflow_provider.spark_connect import polling
-from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryProgressed, ServerBack, ServerSilent
-from airflow_provider.spark_connect.watching import QueryWatch
+from airflow_provider.spark.connect import polling
+from airflow_provider.spark.connect.watch_events import QueryEnded, QueryLost, QueryProgressed, ServerBack, ServerSilent
+from airflow_provider.spark.connect.watching import QueryWatch
+from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
 
 
 async def test_only_new_progress_is_reported(server: FakeConnect) -> None:

@@ -12,10 +12,10 @@ from query_watch_bench import Hearing, looked, short_answers
 from query_watch_bench import server as server
 from waiting import eventually
 
-from airflow_provider.spark_connect import polling
-from airflow_provider.spark_connect.calls import UnansweredError
-from airflow_provider.spark_connect.silence import SILENT_S, Silence
-from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
+from airflow_provider.spark.connect import polling
+from airflow_provider.spark.connect.calls import UnansweredError
+from airflow_provider.spark.connect.silence import SILENT_S, Silence
+from airflow_provider.spark.connect.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
 
 
 @pytest.mark.slow

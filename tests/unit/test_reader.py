@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from waiting import eventually
 
-from airflow_provider.topics import reader as module
-from airflow_provider.topics.errors import ReaderFaultError, TopicError
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import Record, TopicReader
+from airflow_provider.kafka.topics import reader as module
+from airflow_provider.kafka.topics.errors import ReaderFaultError, TopicError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import Record, TopicReader
 
 _END: Final = KafkaError._PARTITION_EOF
 

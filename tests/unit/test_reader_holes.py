@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from waiting import eventually
 
-from airflow_provider.records import JobDefinition, encode, job_key
-from airflow_provider.topics import reader as reader_module
-from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import TopicReader
+from airflow_provider.kafka.topics import reader as reader_module
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import TopicReader
+from airflow_provider.state.records import JobDefinition, encode, job_key
 
 
 class Message:

@@ -13,20 +13,20 @@ from stand_ins import MemoryTopics
 from test_leader import NOW, call, member, record_of, sent, two_workers
 from test_leading import W1, joined
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason
-from airflow_provider.declarative.model import GroupEpoch, MemberTarget
-from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.declarative_membership.recording import record_of as declarative_record_of
-from airflow_provider.group.leading import gather_call, rebalance_asked_for
-from airflow_provider.leading.leader import lead
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.placed import Wanted
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.operations.operations import OperationError, Rebalance
-from airflow_provider.protocol.model import ConfigOffset, MemberId
-from airflow_provider.records import ActionEvent
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.declarative.assignors.client_assignor import Assignment, Group, GroupMember, Reason
+from airflow_provider.group.declarative.member.recording import record_of as declarative_record_of
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberTarget
+from airflow_provider.group.live.leading import gather_call, rebalance_asked_for
+from airflow_provider.state.operations.operations import OperationError, Rebalance
+from airflow_provider.state.records import ActionEvent
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.rounds.declarative import DeclarativeRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.placed import Wanted
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import ConfigOffset, MemberId
 
 M1 = MemberId("w1-x")
 

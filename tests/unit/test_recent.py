@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.protocol import recent
-from airflow_provider.protocol.embedded import v1, v3
-from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
-from airflow_provider.protocol.model import NO_TASKS, Assignment, ConfigOffset, TaskId, Tasks, WorkerState
-from airflow_provider.protocol.packed_tasks import PackedTasks
-from airflow_provider.protocol.recent import Recent
+from airflow_provider.group.classic.wire import v1, v3
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.values import recent
+from airflow_provider.values.model import NO_TASKS, Assignment, ConfigOffset, TaskId, Tasks, WorkerState
+from airflow_provider.values.packed_tasks import PackedTasks
+from airflow_provider.values.recent import Recent
 
 
 def share(*indexes: int) -> Tasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.declarative.model import (
+from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
     AssignorMetadata,
     CurrentAssignment,
@@ -12,8 +12,8 @@ from airflow_provider.declarative.model import (
     MemberState,
     MemberTarget,
 )
-from airflow_provider.declarative.reconcile import reconcile
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.group.declarative.protocol.reconcile import reconcile
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 STABLE, UNREVOKED, UNRELEASED = MemberState
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from airflow_provider.declarative.model import (
+from airflow_provider.group.declarative.protocol.model import (
     JOINING,
     AssignmentEpoch,
     CurrentAssignment,
@@ -25,8 +25,8 @@ from airflow_provider.declarative.model import (
     MemberTarget,
     TargetAssignment,
 )
-from airflow_provider.declarative.reconcile import reconcile
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
+from airflow_provider.group.declarative.protocol.reconcile import reconcile
+from airflow_provider.values.model import NO_TASKS, MemberId, TaskId, Tasks
 
 pytestmark = pytest.mark.slow
 

@@ -15,19 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import DEADLINE_S
 
-from airflow_provider.assignors.model import LeaveReason, Memory, Move, MoveReason
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    WorkerId,
-    planner_of,
-)
-from airflow_provider.records import (
+from airflow_provider.assignment.model import LeaveReason, Memory, Move, MoveReason
+from airflow_provider.kafka.topics.errors import TooLargeError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import TopicWriter
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -55,10 +47,18 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.records.envelope import LARGEST_VALUE
-from airflow_provider.topics.errors import TooLargeError
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import TopicWriter
+from airflow_provider.state.records.envelope import LARGEST_VALUE
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+    planner_of,
+)
 
 W1 = WorkerId("w1")
 

@@ -15,30 +15,13 @@ from typing import Any, Final
 import pytest
 from group_records import record_of
 
-from airflow_provider.assignors.model import Memory, Move, MoveReason
-from airflow_provider.assignors.policy import Deferred, Incremental
-from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.group.leading import gather_call
-from airflow_provider.leading.leader import lead
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusView
-from airflow_provider.ledger.topic_view import Unreadable
-from airflow_provider.membership.events import JoinedMember, PerformAssignment
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
-from airflow_provider.protocol.model import (
-    Assignment,
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    Tasks,
-    WorkerId,
-    WorkerState,
-)
-from airflow_provider.records import (
+from airflow_provider.assignment.model import Memory, Move, MoveReason
+from airflow_provider.assignment.policy import Deferred, Incremental
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment
+from airflow_provider.group.classic.wire.v1 import encode_assignment, encode_metadata
+from airflow_provider.group.live.leading import gather_call
+from airflow_provider.state.records import (
     GROUP_KEY,
     CheckpointClaim,
     JobDefinition,
@@ -53,7 +36,24 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.runs.runs import first_run
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusView
+from airflow_provider.state.views.topic_view import Unreadable
+from airflow_provider.values.model import (
+    Assignment,
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+    WorkerState,
+)
+from airflow_provider.worker.tasks.runs.runs import first_run
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.protocol.model import (
-    WorkerId,
-)
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     JobDefinition,
     JobError,
     PlanRecord,
     decode,
     encode,
 )
-from airflow_provider.records.jobs import LARGEST_SCHEMA, MOST_TASKS
+from airflow_provider.state.records.jobs import LARGEST_SCHEMA, MOST_TASKS
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.values.model import (
+    WorkerId,
+)
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     CheckpointClaim,
     StreamProgress,
     TaskEvent,
@@ -20,6 +19,7 @@ from airflow_provider.records import (
     TaskStatus,
     encode,
 )
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 PLAIN = TaskStatus(task=TaskId("a", 0), state=TaskState.RUNNING, epoch=Epoch(3), worker=WorkerId("w1"), run_key="r")
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.records import TopicNames
-from airflow_provider.topics.admin import TopicAdmin
-from airflow_provider.topics.client_errors import tell
-from airflow_provider.topics.errors import RefusedError, RightsError, TopicError, TopicRightsError
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import TopicWriter
-from airflow_provider.topics.reader import TopicReader
-from airflow_provider.topics.rights import WATCHER, WORKER, Operation, Right
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.errors import RefusedError, RightsError, TopicError, TopicRightsError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import TopicWriter
+from airflow_provider.kafka.topics.reader import TopicReader
+from airflow_provider.kafka.topics.rights import WATCHER, WORKER, Operation, Right
+from airflow_provider.state.records import TopicNames
 
 TOPICS = TopicNames.of("etl")
 ALL = frozenset(Operation)

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from airflow_provider.driver import rehearsal
-from airflow_provider.driver.checkpoint_copy import before
-from airflow_provider.driver.rehearsal import FEWEST, MOST, is_settled, rehearse
+from airflow_provider.spark.local import rehearsal
+from airflow_provider.spark.local.checkpoint_copy import before
+from airflow_provider.spark.local.rehearsal import FEWEST, MOST, is_settled, rehearse
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from airflow_provider.protocol.replacing import replaced
+from airflow_provider.values.replacing import replaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

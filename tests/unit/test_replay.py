@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from airflow_provider.offline import replay
+from airflow_provider.cli.offline import replay
 
 Replay = Callable[..., tuple[int, list[Any]]]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.offline import replay
+from airflow_provider.cli.offline import replay
 
 Replay = Callable[..., tuple[int, list[Any]]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.spark_connect.reported_counts import ReportedCounts
+from airflow_provider.spark.connect.reported_counts import ReportedCounts
+from airflow_provider.spark.local.job_counts import JobCounts
 
 
 @dataclass

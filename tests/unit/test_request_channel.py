@@ -12,17 +12,20 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from waiting import eventually
 
-from airflow_provider.declarative.model import MemberEpoch
-from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
-from airflow_provider.declarative.wire.apis import Request, decode_request, encode_reply, reply_to
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.protocol.model import MemberEpoch
+from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.group.declarative.protocol.wire.apis import Request, decode_request, encode_reply, reply_to
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
+from airflow_provider.group.declarative.requests import worker_requests
+from airflow_provider.group.declarative.requests.request_channel import KafkaChannel, NoReplyError
+from airflow_provider.group.declarative.requests.worker_requests import NoCoordinatorsError
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId
-from airflow_provider.requests import worker_requests
-from airflow_provider.requests.request_channel import KafkaChannel, NoReplyError
-from airflow_provider.requests.worker_requests import NoCoordinatorsError
-from airflow_provider.topics.errors import BrokerAwayError, TopicRightsError
+from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicRightsError
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import MemberId
 
 SETTINGS = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "b:9092"), ("client.id", "me")))
 BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), member_epoch=MemberEpoch(5))

@@ -13,8 +13,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire import inspection, messages, offsets, requests, rounds
-from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
+from airflow_provider.kafka.group_requests import inspection, messages, offsets, requests, rounds
+from airflow_provider.values.model import GenerationId, MemberId, WorkerId
 
 NO_THROTTLE = i32Timedelta.parse(timedelta())
 # A string that takes two bytes of length in the compact encoding, and characters that take more than one byte each.

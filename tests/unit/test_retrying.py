@@ -10,11 +10,11 @@ import pytest
 from job_topics import topics_with
 from stand_ins import MemoryTopics
 
-from airflow_provider.ledger.progress import configured
-from airflow_provider.operations.operations import NoJobError, OperationError
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.topics.group_topics import Submission
+from airflow_provider.kafka.topics.group_topics import Submission
+from airflow_provider.state.operations.operations import NoJobError, OperationError
+from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.views.progress import configured
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
 ME = WorkerId("w1")
 STREAM = JobDefinition(name="copy", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)

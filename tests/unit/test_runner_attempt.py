@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
-from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
-from airflow_provider.spark.asset_writes import AssetWrite
-from airflow_provider.spark.attempt import run_attempt
-from airflow_provider.spark.failures import describe, nothing_secret
-from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.attempts.attempt import run_attempt
+from airflow_provider.spark.attempts.failures import describe, nothing_secret
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
+from airflow_provider.spark.job.asset_writes import AssetWrite
+from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.lineage import Dataset, Lineage
+from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LineageNamed,
     QueryStarted,
@@ -34,6 +33,7 @@ from airflow_provider.spark.runner import (
     WarmUpConflicted,
 )
 from airflow_provider.spark.warm_up import WarmUpGuard, warm_up
+from airflow_provider.values.model import PLANNER_INDEX, Epoch, TaskId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

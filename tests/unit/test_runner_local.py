@@ -12,15 +12,15 @@ import pytest
 from begun import begins_at_once
 from waiting import DEADLINE_S, TEST_LIMIT_S, eventually
 
-from airflow_provider.driver.application import LocalSparkSettings
-from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners import attached, local
-from airflow_provider.runners.local import LocalRunner
-from airflow_provider.runners.local_session import Pools
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
+from airflow_provider.spark.job.session_conf import AllowedConf
+from airflow_provider.spark.local.application import LocalSparkSettings
+from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskProgressed, TaskStarted, TaskStopped
-from airflow_provider.spark.session_conf import AllowedConf
+from airflow_provider.spark.runners import attached, local
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.spark.runners.local_session import Pools
+from airflow_provider.values.model import Epoch, TaskId
 
 TASK = TaskId("slow", 0)
 called: list[int] = []

@@ -12,8 +12,6 @@ from begun import begins_at_once
 from turned_clock import time_passes
 from waiting import DEADLINE_S
 
-from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
-from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     RunnerClosedError,
@@ -25,6 +23,8 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+from airflow_provider.spark.runners.noop import NoopRunner
+from airflow_provider.values.model import PLANNER_INDEX, Epoch, TaskId
 
 pytestmark = pytest.mark.turned_clock
 

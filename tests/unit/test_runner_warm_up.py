@@ -12,15 +12,11 @@ import pytest
 from begun import begins_at_once
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver.application import LocalSparkSettings
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
-from airflow_provider.driver.sight import Sight
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners import attached, local, warming
-from airflow_provider.runners.local import LocalRunner
-from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.spark import warm_up
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
+from airflow_provider.spark.local.application import LocalSparkSettings
+from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     RunnerClosedError,
@@ -34,6 +30,10 @@ from airflow_provider.spark.runner import (
     WarmUpProgressed,
     WarmUpReady,
 )
+from airflow_provider.spark.runners import attached, local, warming
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.spark.runners.noop import NoopRunner
+from airflow_provider.values.model import Epoch, TaskId
 
 TASK = TaskId("job", 0)
 

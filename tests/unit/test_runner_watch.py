@@ -18,19 +18,19 @@ from begun import begins_at_once
 from py4j.protocol import Py4JNetworkError
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver import pulse, standalone, watch
-from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
-from airflow_provider.driver.shipping import Shipment
-from airflow_provider.driver.sight import Sight
-from airflow_provider.driver.standalone import MasterSays
-from airflow_provider.driver.watch import look_at
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners import attached, local
-from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.job.session_conf import AllowedConf
+from airflow_provider.spark.local import pulse, standalone, watch
+from airflow_provider.spark.local.application import LocalSparkSettings, RunningSpark, SparkApplication
+from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.shipping import Shipment
+from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.standalone import MasterSays
+from airflow_provider.spark.local.watch import look_at
 from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
-from airflow_provider.spark.session_conf import AllowedConf
+from airflow_provider.spark.runners import attached, local
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.values.model import Epoch, TaskId
 
 TASK = TaskId("deaf", 0)
 

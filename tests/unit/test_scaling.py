@@ -14,8 +14,17 @@ from group_records import record_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.scaling import (
+from airflow_provider.state.records import (
+    ControlAction,
+    ControlRecord,
+    PlanRecord,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.scaling import (
     Count,
     Goal,
     ScaleError,
@@ -27,17 +36,8 @@ from airflow_provider.ledger.scaling import (
     share,
     still_there,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, SubProtocol, TaskId, Tasks, WorkerId
-from airflow_provider.records import (
-    ControlAction,
-    ControlRecord,
-    PlanRecord,
-    TaskState,
-    TaskStatus,
-    WorkerPhase,
-    WorkerStatus,
-)
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, SubProtocol, TaskId, Tasks, WorkerId
 
 _MOST = 64
 JOBS = {name: job(name, max_tasks=_MOST) for name in ("batch", "warm")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.coordinator.selection import NobodyFits, Selected, select, unsupported
-from airflow_provider.declarative.model import ClientAssignor, Member
-from airflow_provider.protocol.model import MemberId
+from airflow_provider.group.declarative.coordinator.selection import NobodyFits, Selected, select, unsupported
+from airflow_provider.group.declarative.protocol.model import ClientAssignor, Member
+from airflow_provider.values.model import MemberId
 
 patient = settings(deadline=None)
 A, B, C = map(MemberId, "ABC")

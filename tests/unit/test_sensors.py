@@ -14,22 +14,22 @@ from airflow.sdk import DAG, PokeReturnValue
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.cli import jobs as jobs_command
-from airflow_provider.common.airflow_names import (
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     TaskDeferred,
 )
-from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.records import Removal, TaskState
-from airflow_provider.reports import standing
+from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError, TopicRightsError
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.sensors.job import JobSensor
-from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicRightsError
+from airflow_provider.state.records import Removal, TaskState
+from airflow_provider.state.reports import standing
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger, given_up
 

@@ -10,11 +10,11 @@ import pytest
 from execution_script import A0, Script
 from pyspark.errors import AnalysisException
 
-from airflow_provider.execution import commands
-from airflow_provider.hands.orders import order_of
-from airflow_provider.records import JobDefinition, JobError
-from airflow_provider.spark.failures import describe, is_retryable
-from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf, SessionConfError, set_conf
+from airflow_provider.spark.attempts.failures import describe, is_retryable
+from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf, SessionConfError, set_conf
+from airflow_provider.state.records import JobDefinition, JobError
+from airflow_provider.worker.hands.orders import order_of
+from airflow_provider.worker.tasks import commands
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100)
 CONF = {"spark.sql.shuffle.partitions": "16"}

@@ -13,10 +13,10 @@ from query_watch_bench import Hearing
 from query_watch_bench import server as server
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.spark_connect import ending
-from airflow_provider.spark_connect.ending import QueryNotStoppedError
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import start_id
+from airflow_provider.spark.connect import ending
+from airflow_provider.spark.connect.ending import QueryNotStoppedError
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import start_id
 
 SAYS_WHAT_IT_EXECUTES = hasattr(theirs, "GetStatusRequest")
 START = "3f0c4fd8-b8b6-4d2e-a8f5-5f6f2f3c9a10"

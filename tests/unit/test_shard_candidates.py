@@ -8,11 +8,11 @@ import contextlib
 import pytest
 
 from airflow_provider.cli.main import main
-from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.server import candidates
+from airflow_provider.group.declarative.server.bridges import Bridges
+from airflow_provider.group.declarative.server.server import ShardObserver
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.shards import candidates
-from airflow_provider.shards.bridges import Bridges
-from airflow_provider.shards.server import ShardObserver
 
 SETTINGS = CoordinatorSettings()
 

@@ -7,21 +7,21 @@ from coordinated import GROUP, heartbeat, whole
 from shard_log import Bridges, MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
-from airflow_provider.coordinator.server_assignor import server_assignors
-from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
-from airflow_provider.shards.bridges import BridgeWord
-from airflow_provider.shards.crossing import Crossing
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.faulty import Faulty
-from airflow_provider.shards.held import Held
-from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.serving import Serving
-from airflow_provider.shards.shard import Shard
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.group.declarative.coordinator.server_assignor import server_assignors
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.server.bridges import BridgeWord
+from airflow_provider.group.declarative.server.crossing import Crossing
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.faulty import Faulty
+from airflow_provider.group.declarative.server.held import Held
+from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.serving import Serving
+from airflow_provider.group.declarative.server.shard import Shard
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
 
 SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())
 W1 = MemberId("w1")

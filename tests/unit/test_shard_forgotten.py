@@ -6,19 +6,26 @@ import pytest
 from coordinated import GROUP, heartbeat, whole
 from shard_log import Bridges, MemoryLog, raw
 
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.settings import SESSION_TIMEOUT, CoordinatorSettings, MigrationPolicy
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.wire.alter_configs import AlterableConfig, ConnectGroupAlterConfigsRequest
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId
-from airflow_provider.shards.classic import Seen
-from airflow_provider.shards.crossing import Crossing
-from airflow_provider.shards.faulty import Faulty
-from airflow_provider.shards.held import Held
-from airflow_provider.shards.joining import Look
-from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.serving import Serving
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.settings import (
+    SESSION_TIMEOUT,
+    CoordinatorSettings,
+    MigrationPolicy,
+)
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.wire.alter_configs import (
+    AlterableConfig,
+    ConnectGroupAlterConfigsRequest,
+)
+from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.crossing import Crossing
+from airflow_provider.group.declarative.server.faulty import Faulty
+from airflow_provider.group.declarative.server.held import Held
+from airflow_provider.group.declarative.server.joining import Look
+from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.serving import Serving
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import MemberId
 
 SESSION_MS = 10_000
 W1 = MemberId("w1")

@@ -9,16 +9,16 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from airflow_provider.declarative.model import GroupEpoch
-from airflow_provider.declarative.sharding import partition_of
-from airflow_provider.declarative.wire.keys import ConnectWorkerGroupMetadataKey
-from airflow_provider.declarative.wire.metadata_values import ConnectWorkerGroupMetadataValue
-from airflow_provider.declarative.wire.records import Record, encode_record
-from airflow_provider.shards import handled
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.handled import Note, check_shards, read_note
-from airflow_provider.shards.loading import Stored
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.group.declarative.protocol.model import GroupEpoch
+from airflow_provider.group.declarative.protocol.sharding import partition_of
+from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupMetadataKey
+from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.records import Record, encode_record
+from airflow_provider.group.declarative.server import handled
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.handled import Note, check_shards, read_note
+from airflow_provider.group.declarative.server.loading import Stored
+from airflow_provider.kafka.topics.errors import TopicError
 
 NONE: Final[Mapping[int, Sequence[Stored]]] = MappingProxyType({})
 

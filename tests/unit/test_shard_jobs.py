@@ -7,11 +7,11 @@ import queue
 import pytest
 from waiting import DEADLINE_S
 
+from airflow_provider.group.declarative.server import jobs as jobs_module
+from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.jobs import JobsFollower
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.shards import jobs as jobs_module
-from airflow_provider.shards.classic import Seen
-from airflow_provider.shards.jobs import JobsFollower
+from airflow_provider.values.error_codes import KafkaErrorCode
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka")
 

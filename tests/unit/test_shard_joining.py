@@ -8,21 +8,21 @@ import pytest
 from coordinated import GROUP, heartbeat, whole
 from shard_log import MemoryLog, raw
 
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.events import Effects, Event, RequestArrived
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.declarative.wire.metadata_values import ConnectWorkerGroupMetadataValue
-from airflow_provider.declarative.wire.records import decode_record
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import Epoch, MemberId
-from airflow_provider.shards.classic import Seen
-from airflow_provider.shards.errors import BlamedError, OversizedError, ShardError
-from airflow_provider.shards.faulty import Faulty
-from airflow_provider.shards.held import Held
-from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.serving import Serving
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.events import Effects, Event, RequestArrived
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.records import decode_record
+from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.errors import BlamedError, OversizedError, ShardError
+from airflow_provider.group.declarative.server.faulty import Faulty
+from airflow_provider.group.declarative.server.held import Held
+from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.serving import Serving
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import Epoch, MemberId
 
 ONE = Layout(shards=1, replies=2)
 

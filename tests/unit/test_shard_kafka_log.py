@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.shards import kafka_log
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.handled import Handled, Note
-from airflow_provider.shards.kafka_log import KafkaShardLog
-from airflow_provider.shards.loading import Ended, Records
+from airflow_provider.group.declarative.server import kafka_log
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.handled import Handled, Note
+from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.loading import Ended, Records
 
 
 def log_with(monkeypatch: pytest.MonkeyPatch) -> KafkaShardLog:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from airflow_provider.shards import loading
-from airflow_provider.shards.errors import ShardError
+from airflow_provider.group.declarative.server import loading
+from airflow_provider.group.declarative.server.errors import ShardError
 
 
 class SilentConsumer:

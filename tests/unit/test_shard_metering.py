@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from waiting import wait_until
 
-from airflow_provider.common import shard_metering
-from airflow_provider.common.airflow_stats import METRICS, Destination
-from airflow_provider.common.outlet import Outlet
-from airflow_provider.common.shard_metering import ShardMeter, shard_meter
-from airflow_provider.metrics.declared import COORDINATOR_FAILURES, SHARD_UNSERVED_S
-from airflow_provider.metrics.sample import Sample
+from airflow_provider.integration.outlet import Outlet
+from airflow_provider.integration.stats import shard_metering
+from airflow_provider.integration.stats.airflow_stats import METRICS, Destination
+from airflow_provider.integration.stats.shard_metering import ShardMeter, shard_meter
+from airflow_provider.state.metrics.declared import COORDINATOR_FAILURES, SHARD_UNSERVED_S
+from airflow_provider.state.metrics.sample import Sample
 
 
 def sample(shard: int, unserved_s: float) -> Sample:

@@ -8,20 +8,25 @@ import pytest
 from coordinated import GROUP, heartbeat, tasks, whole
 from shard_log import MemoryLog, raw
 
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.prepared import Prepared
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.exchange import Write
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.model import AssignmentEpoch, AssignorMetadata, MemberTarget, TargetAssignment
-from airflow_provider.declarative.sharding import RECORDS_TOPIC
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId, Tasks
-from airflow_provider.shards.errors import OversizedError
-from airflow_provider.shards.faulty import Faulty
-from airflow_provider.shards.held import Held
-from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.serving import Serving
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.prepared import Prepared
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.protocol.exchange import Write
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.model import (
+    AssignmentEpoch,
+    AssignorMetadata,
+    MemberTarget,
+    TargetAssignment,
+)
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
+from airflow_provider.group.declarative.server.errors import OversizedError
+from airflow_provider.group.declarative.server.faulty import Faulty
+from airflow_provider.group.declarative.server.held import Held
+from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.serving import Serving
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import MemberId, Tasks
 
 LIMIT = 1_000
 DUE_MS = 5_000

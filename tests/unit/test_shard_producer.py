@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from airflow_provider.declarative.exchange import Write
-from airflow_provider.declarative.sharding import RECORDS_TOPIC
-from airflow_provider.shards import producer as producer_module
-from airflow_provider.shards.errors import OversizedError, ShardError
-from airflow_provider.shards.producer import ShardProducer
+from airflow_provider.group.declarative.protocol.exchange import Write
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
+from airflow_provider.group.declarative.server import producer as producer_module
+from airflow_provider.group.declarative.server.errors import OversizedError, ShardError
+from airflow_provider.group.declarative.server.producer import ShardProducer
 
 RECORD = Write("records", 0, b"key", b"value")
 KEPT = Write(RECORDS_TOPIC, 0, b"key", b"value")

@@ -13,17 +13,17 @@ from echo_machine import EchoMachine
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.declarative.exchange import RawRequest
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.exchange import RawRequest
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import REQUESTS_TOPIC
+from airflow_provider.group.declarative.server import server as server_module
+from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.errors import FencedError, ShardError
+from airflow_provider.group.declarative.server.server import ShardServer
+from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.errors import RightsError, TopicError
 from airflow_provider.kafka.trouble import Trouble
-from airflow_provider.shards import server as server_module
-from airflow_provider.shards.classic import Seen
-from airflow_provider.shards.errors import FencedError, ShardError
-from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.topics import ShardTopics
-from airflow_provider.topics.errors import RightsError, TopicError
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "sasl.username": "etl", "session.timeout.ms": 7}
 

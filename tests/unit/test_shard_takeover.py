@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.kafka.takeover import NOTICED, noticed_after_ms, warn_of_short_sessions
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.takeover import NOTICED, noticed_after_ms, warn_of_short_sessions
 
 
 def done(result: Any) -> Future[Any]:

@@ -11,19 +11,19 @@ from echo_machine import HEARTBEAT_MS, HELD, RAISES, SESSION_MS, EchoMachine, he
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.coordinator.events import RequestArrived, RequestId
-from airflow_provider.coordinator.sources import source_of
-from airflow_provider.declarative.exchange import RawRequest
-from airflow_provider.declarative.layout import Layout
+from airflow_provider.group.declarative.coordinator.events import RequestArrived, RequestId
+from airflow_provider.group.declarative.coordinator.sources import source_of
+from airflow_provider.group.declarative.protocol.exchange import RawRequest
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.server import shard as shard_module
+from airflow_provider.group.declarative.server.errors import FencedError, OversizedError, ShardError
+from airflow_provider.group.declarative.server.faulty import Faulty
+from airflow_provider.group.declarative.server.inbox import Inbox
+from airflow_provider.group.declarative.server.shard import Shard
 from airflow_provider.kafka import resting
 from airflow_provider.kafka.trouble import Trouble
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.shards import shard as shard_module
-from airflow_provider.shards.errors import FencedError, OversizedError, ShardError
-from airflow_provider.shards.faulty import Faulty
-from airflow_provider.shards.inbox import Inbox
-from airflow_provider.shards.shard import Shard
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import TaskId
 
 ONE = Layout(shards=1, replies=2)
 

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.shards import topic_watch
-from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.topic_watch import TopicWatch
-from airflow_provider.topics.outage import Outage
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.server import topic_watch
+from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.topic_watch import TopicWatch
+from airflow_provider.kafka.topics.outage import Outage
 
 
 class Brokers:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.shards.topics import ShardTopics
-from airflow_provider.topics.admin import FoundTopic
-from airflow_provider.topics.errors import RightsError, TopicError
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.rights import Operation, Right
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.server.topics import ShardTopics
+from airflow_provider.kafka.topics.admin import FoundTopic
+from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.rights import Operation, Right
 
 ALL = frozenset(Operation)
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from airflow_provider.declarative.sharding import _murmur2, partition_of
-from airflow_provider.protocol.model import LocalProtocolError
+from airflow_provider.group.declarative.protocol.sharding import _murmur2, partition_of
+from airflow_provider.values.model import LocalProtocolError
 
 KAFKAS = {
     "21": -973932308,

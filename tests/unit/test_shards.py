@@ -8,30 +8,37 @@ import pytest
 from echo_machine import HEARTBEAT_MS, HELD, RAISES, SILENT, EchoMachine, heartbeat_of
 from shard_log import READER, MemoryLog, raw
 
-from airflow_provider.coordinator.events import Effects, Event, JobsRead
-from airflow_provider.declarative.exchange import Asked, RawRequest, Refused, Unanswerable, Write, read_request
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, partition_of
-from airflow_provider.declarative.wire.apis import (
+from airflow_provider.group.declarative.coordinator.events import Effects, Event, JobsRead
+from airflow_provider.group.declarative.protocol.exchange import (
+    Asked,
+    RawRequest,
+    Refused,
+    Unanswerable,
+    Write,
+    read_request,
+)
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, partition_of
+from airflow_provider.group.declarative.protocol.wire.apis import (
     RequestBody,
     RequestHeader,
     decode_reply,
     encode_request,
     request_of,
 )
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
-from airflow_provider.declarative.wire.records import Record, decode_record
-from airflow_provider.declarative.wire.refusals import decode_request_header, encode_refusal
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId, TaskId
-from airflow_provider.shards import serving as serving_module
-from airflow_provider.shards.errors import AbortedError, BlamedError, OversizedError, ShardError
-from airflow_provider.shards.faulty import Faulty
-from airflow_provider.shards.held import Held
-from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.serving import Serving
+from airflow_provider.group.declarative.protocol.wire.install_assignment import ConnectGroupInstallAssignmentRequest
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.group.declarative.protocol.wire.records import Record, decode_record
+from airflow_provider.group.declarative.protocol.wire.refusals import decode_request_header, encode_refusal
+from airflow_provider.group.declarative.server import serving as serving_module
+from airflow_provider.group.declarative.server.errors import AbortedError, BlamedError, OversizedError, ShardError
+from airflow_provider.group.declarative.server.faulty import Faulty
+from airflow_provider.group.declarative.server.held import Held
+from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.serving import Serving
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import MemberId, TaskId
 
 ONE = Layout(shards=1, replies=2)
 

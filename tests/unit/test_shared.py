@@ -8,11 +8,11 @@ import contextlib
 import pytest
 from waiting import eventually
 
-from airflow_provider.group import shared
-from airflow_provider.group.shared import _Pool
+from airflow_provider.group.live import shared
+from airflow_provider.group.live.shared import _Pool
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.reports import standing
-from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.kafka.topics.errors import NoTopicError
+from airflow_provider.state.reports import standing
 
 
 class Things:

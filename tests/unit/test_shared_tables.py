@@ -9,8 +9,8 @@ import pytest
 from pyspark import StorageLevel
 from waiting import DEADLINE_S
 
-from airflow_provider.driver import shared_tables
-from airflow_provider.driver.shared_tables import SharedTables
+from airflow_provider.spark.local import shared_tables
+from airflow_provider.spark.local.shared_tables import SharedTables
 
 
 class Data:

@@ -15,11 +15,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from airflow_provider.driver import application
-from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
-from airflow_provider.driver.errors import SparkStartError
-from airflow_provider.driver.jvm_lease import ENDED_BY_LEASE
-from airflow_provider.spark.failures import why_no_spark
+from airflow_provider.spark.attempts.failures import why_no_spark
+from airflow_provider.spark.local import application
+from airflow_provider.spark.local.application import LocalSparkSettings, RunningSpark, SparkApplication
+from airflow_provider.spark.local.errors import SparkStartError
+from airflow_provider.spark.local.jvm_lease import ENDED_BY_LEASE
 
 
 @pytest.fixture

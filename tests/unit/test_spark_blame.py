@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
-from airflow_provider.spark.blame import (
+from airflow_provider.spark.attempts.blame import (
     Blame,
     SparkToBlame,
     TaskToBlame,
@@ -16,7 +15,8 @@ from airflow_provider.spark.blame import (
     blame,
     blame_for_query,
 )
-from airflow_provider.spark.failures import nothing_secret
+from airflow_provider.spark.attempts.failures import nothing_secret
+from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
 
 FRAME = "\tat org.apache.spark.sql.execution.streaming.StreamExecution.runStream(StreamExecution.scala:311)\n"
 QUERY = "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nCurrent State: ACTIVE\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.driver.cluster import warn_of_unlimited_cores
+from airflow_provider.spark.local.cluster import warn_of_unlimited_cores
 
 
 @pytest.mark.parametrize(

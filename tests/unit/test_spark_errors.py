@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.driver.errors import SparkStartError
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import TaskFailure, WorkerPhase, WorkerStatus, encode
-from airflow_provider.records.envelope import decode
-from airflow_provider.spark.entry_point import EntryPointError, load_job
-from airflow_provider.spark.failures import describe, describe_query, traceback_of_query, traceback_tail
-from airflow_provider.spark.spark_errors import cause_in
+from airflow_provider.spark.attempts.failures import describe, describe_query, traceback_of_query, traceback_tail
+from airflow_provider.spark.attempts.spark_errors import cause_in
+from airflow_provider.spark.job.entry_point import EntryPointError, load_job
+from airflow_provider.spark.local.errors import SparkStartError
+from airflow_provider.state.records import TaskFailure, WorkerPhase, WorkerStatus, encode
+from airflow_provider.state.records.envelope import decode
+from airflow_provider.values.model import Epoch, WorkerId
 
 JAVA = (
     "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:560)\n"

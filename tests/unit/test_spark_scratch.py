@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.driver.scratch import ScratchFolder
+from airflow_provider.spark.local.scratch import ScratchFolder
 
 _OWNER = """
 import sys
-from airflow_provider.driver.scratch import ScratchFolder
+from airflow_provider.spark.local.scratch import ScratchFolder
 folder = ScratchFolder()
 (folder.path / "data").write_text("much")
 print(folder.path, flush=True)
@@ -26,7 +26,7 @@ sys.stdin.read()
 _SENDER = """
 import sys
 from pathlib import Path
-from airflow_provider.spark_connect.shipping import Parcels
+from airflow_provider.spark.connect.shipping import Parcels
 
 class Session:
     def addArtifacts(self, *archives, pyfile):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.driver.application import LocalSparkSettings, _conf
-from airflow_provider.hands.in_process import _connect_settings, _time_zone
+from airflow_provider.spark.local.application import LocalSparkSettings, _conf
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.hands.in_process import _connect_settings, _time_zone
 
 
 def test_what_stands_in_spark_defaults_is_not_set_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

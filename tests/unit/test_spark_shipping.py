@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.driver import shipping
-from airflow_provider.driver.shipping import ExecutorImportError, Shipment, explain_missing
-from airflow_provider.driver.sources import sources_of
+from airflow_provider.spark.local import shipping
+from airflow_provider.spark.local.shipping import ExecutorImportError, Shipment, explain_missing
+from airflow_provider.spark.local.sources import sources_of
 
 MISSING = "Traceback (most recent call last):\nModuleNotFoundError: No module named"
 

@@ -9,13 +9,13 @@ import pytest
 from airflow.sdk import Connection
 from trigger_bench import SPEC, worker_trigger
 
-from airflow_provider.common.masking import masked
-from airflow_provider.common.worker_values import WatchSpec, WorkerSpec
-from airflow_provider.hands.watching_hands import WatchesInTriggerer
 from airflow_provider.hooks.spark_connect import SparkConnectHook, SparkConnectionError, address_of
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
+from airflow_provider.integration.masking import masked
+from airflow_provider.integration.worker_values import WatchSpec, WorkerSpec
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
 from airflow_provider.triggers.spark_tokens import tokens_by
+from airflow_provider.worker.hands.watching_hands import WatchesInTriggerer
 
 OWN, OTHER = ConnectServer(host="own"), ConnectServer(host="other")
 MINE = QueryHandle(server=OWN, session_id="s", conn_id="theirs")

@@ -10,15 +10,12 @@ from executor_bench import A0, ME, Bench, bench
 from turned_clock import time_passes
 from waiting import eventually
 
-from airflow_provider.driver.query_progress import QueryMoves, QueryProgress
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.progress import job_progress
-from airflow_provider.ledger.shown_tasks import shown_status
-from airflow_provider.metrics.course import Course
-from airflow_provider.metrics.declared import STALLED
-from airflow_provider.metrics.gauges import gauges
-from airflow_provider.protocol.model import Epoch
-from airflow_provider.records import (
+from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
+from airflow_provider.state.metrics.course import Course
+from airflow_provider.state.metrics.declared import STALLED
+from airflow_provider.state.metrics.gauges import gauges
+from airflow_provider.state.records import (
     JobDefinition,
     StreamProgress,
     TaskEvent,
@@ -28,12 +25,15 @@ from airflow_provider.records import (
     TaskWork,
     decode,
 )
-from airflow_provider.reports.description import JobDescription
-from airflow_provider.reports.group_events import EventFold, GroupEvent
-from airflow_provider.reports.task_runs import run_to_json
-from airflow_provider.runs.liveness import LEAST_PATIENCE_MS, Liveness
-from airflow_provider.runs.runs import first_run, taken_over
+from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.group_events import EventFold, GroupEvent
+from airflow_provider.state.reports.task_runs import run_to_json
+from airflow_provider.state.views.progress import job_progress
+from airflow_provider.state.views.shown_tasks import shown_status
 from airflow_provider.ui.views.tasks import found_tasks
+from airflow_provider.values.model import Epoch
+from airflow_provider.worker.tasks.runs.liveness import LEAST_PATIENCE_MS, Liveness
+from airflow_provider.worker.tasks.runs.runs import first_run, taken_over
 
 MINUTE_MS = 60_000
 

@@ -10,10 +10,10 @@ from trigger_bench import FakeTopics, FakeWorker
 
 from airflow_provider.group.membership import MembershipListener
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.group_requests.transport import GroupTransport
+from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.spark.runner import Runner
-from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.worker import Worker
 
 

@@ -14,15 +14,15 @@ from trigger_bench import FakeTopics, Triggerer, events_of, worker_trigger
 from turned_clock import time_passes
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import PlanRecord, TaskState
-from airflow_provider.reports.standing import Pace, SoFar, Standing, group_so_far
 from airflow_provider.sensors.job import JobSensor
+from airflow_provider.state.records import PlanRecord, TaskState
+from airflow_provider.state.reports.standing import Pace, SoFar, Standing, group_so_far
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.telling import telling_so_far
+from airflow_provider.values.model import TaskId, WorkerId
 
 pytestmark = pytest.mark.turned_clock
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from member_script import ME, SETTINGS, Script, tasks
 
-from airflow_provider.membership.events import CoordinatorFound, Left, Resumed, SendHeartbeat, SendJoin
-from airflow_provider.membership.saved import resume, save
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.member_events import LeaveRequested, StartTasks, StopTasks, TasksStopped
-from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, ConfigOffset, LocalProtocolError, SubProtocol
+from airflow_provider.group.classic.member.events import CoordinatorFound, Left, Resumed, SendHeartbeat, SendJoin
+from airflow_provider.group.classic.member.saved import resume, save
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.machine.events import LeaveRequested, StartTasks, StopTasks, TasksStopped
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import UNKNOWN_MEMBER_ID, ConfigOffset, LocalProtocolError, SubProtocol
 
 WALL = 1_700_000_000_000
 ABSENT_BEFORE = ("former_id", "learning", "learned", "leaving_soon")

@@ -10,14 +10,14 @@ from airflow_values import group_record
 from stand_ins import MemoryTopics
 from test_operations import E0, E1, E2, FAILED, FINISHED, JOB, ME, RUNNING, actions, ask, group_with, state
 
-from airflow_provider.ledger.leftovers import leftovers
-from airflow_provider.ledger.progress import JobState, configured, group_drained, job_progress, needs_running
-from airflow_provider.ledger.task_places import effective_status
-from airflow_provider.operations.operations import HaltJob, OperationError, RestartJob, ResumeJob, StopTasks
-from airflow_provider.operations.preview import Change, preview
-from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.protocol.model import ConfigOffset, TaskId
-from airflow_provider.records import Halt, PlanRecord, TaskKind, TaskState, halt_task_key
+from airflow_provider.state.operations.operations import HaltJob, OperationError, RestartJob, ResumeJob, StopTasks
+from airflow_provider.state.operations.preview import Change, preview
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import Halt, PlanRecord, TaskKind, TaskState, halt_task_key
+from airflow_provider.state.views.leftovers import leftovers
+from airflow_provider.state.views.progress import JobState, configured, group_drained, job_progress, needs_running
+from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.values.model import ConfigOffset, TaskId
 
 STOP_0 = StopTasks(job="etl", tasks=frozenset({0}))
 BATCH = replace(JOB, kind=TaskKind.BATCH)

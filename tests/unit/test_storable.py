@@ -28,18 +28,25 @@ from simulation.seeds import fresh
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine
 from trigger_bench import SPEC, STORY, Triggerer, events_of, worker_trigger
 
-from airflow_provider.common.airflow_names import AirflowException
-from airflow_provider.common.openlineage_runs import operator_lineage
-from airflow_provider.common.storable import DEEPEST, LARGEST, LONGEST_TEXT, storable, storable_state, storing_failures
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.operations.operations import Outcome
+from airflow_provider.integration.airflow_names import AirflowException
+from airflow_provider.integration.openlineage_runs import operator_lineage
+from airflow_provider.integration.storable import (
+    DEEPEST,
+    LARGEST,
+    LONGEST_TEXT,
+    storable,
+    storable_state,
+    storing_failures,
+)
+from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.operators import steering
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.steer_spark_job import PauseSparkJobOperator, RestartSparkJobOperator
-from airflow_provider.records import TaskFailure, TaskState, WrittenAsset
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.lineage import Dataset, Lineage
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.state.operations.operations import Outcome
+from airflow_provider.state.records import TaskFailure, TaskState, WrittenAsset
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.worker.ending import Ending

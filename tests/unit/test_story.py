@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from airflow_provider.group.recent_events import RecentEvents
-from airflow_provider.membership.events import HeartbeatAnswered, Joined, JoinedMember, SendHeartbeat, SendSync
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import ArmTimer, StopTasks, TasksStopped, TimerFired
-from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId
+from airflow_provider.group.classic.member.events import (
+    HeartbeatAnswered,
+    Joined,
+    JoinedMember,
+    SendHeartbeat,
+    SendSync,
+)
+from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.live.recent_events import RecentEvents
+from airflow_provider.group.machine.events import ArmTimer, StopTasks, TasksStopped, TimerFired
+from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.model import GenerationId, MemberId, SubProtocol, TaskId
 
 STABLE = Phase.STABLE
 BEAT = SendHeartbeat(seq=1, node=1, member_id=MemberId("m"), generation=GenerationId(1))

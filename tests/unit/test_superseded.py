@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.kafka.topics.superseded import superseded
+from airflow_provider.state.records import (
     GROUP_KEY,
     TaskFailure,
     TaskState,
@@ -26,9 +27,8 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.reader import Record
-from airflow_provider.topics.superseded import superseded
+from airflow_provider.state.views.status_view import StatusSnapshot, StatusView
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 W1 = WorkerId("w1")
 A0 = TaskId("a", 0)

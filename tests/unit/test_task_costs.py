@@ -8,13 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.execution.replanning import in_known_order
-from airflow_provider.ledger.costs import costs_of
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.state.records import (
     JobDefinition,
     JobError,
     PlanRecord,
@@ -27,8 +22,13 @@ from airflow_provider.records import (
     decode,
     encode,
 )
-from airflow_provider.runs.run_table import RunTable
-from airflow_provider.runs.runs import first_run
+from airflow_provider.state.views.costs import costs_of
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.replanning import in_known_order
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
+from airflow_provider.worker.tasks.runs.run_table import RunTable
+from airflow_provider.worker.tasks.runs.runs import first_run
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r2")

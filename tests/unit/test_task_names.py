@@ -12,12 +12,9 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.cli.status import render
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, labelled, planner_of
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -25,8 +22,11 @@ from airflow_provider.records import (
     TaskStatus,
     task_name,
 )
-from airflow_provider.reports.report import JobReport
-from airflow_provider.reports.standing import Standing
+from airflow_provider.state.reports.report import JobReport
+from airflow_provider.state.reports.standing import Standing
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId, labelled, planner_of
 from airflow_provider.worker.narrator import Narrator
 
 pytestmark = pytest.mark.turned_clock

@@ -9,14 +9,7 @@ from group_records import record_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.placed import Placed, PlacedTask
-from airflow_provider.ledger.progress import job_progress
-from airflow_provider.ledger.shown_tasks import shown_status, shown_statuses, state_of_nobodys
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status, effective_statuses
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     Halt,
     HaltRecord,
     JobDefinition,
@@ -27,8 +20,15 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.reports.description import JobDescription
+from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.placed import Placed, PlacedTask
+from airflow_provider.state.views.progress import job_progress
+from airflow_provider.state.views.shown_tasks import shown_status, shown_statuses, state_of_nobodys
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_places import effective_status, effective_statuses
 from airflow_provider.ui.views.tasks import found_tasks
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
 
 WORKERS = tuple(map(WorkerId, ("w1", "w2")))
 TASKS = tuple(TaskId("a", index) for index in range(6))

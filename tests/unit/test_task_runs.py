@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 
-from airflow_provider.protocol.model import LARGEST_NUMBER, Epoch, TaskId, WorkerId
-from airflow_provider.records import SparkWork, StreamProgress, TaskState, TaskStatus
-from airflow_provider.records.times import time_in_words
-from airflow_provider.reports.report import JobReport
-from airflow_provider.reports.task_runs import run_to_json
+from airflow_provider.state.records import SparkWork, StreamProgress, TaskState, TaskStatus
+from airflow_provider.state.records.times import time_in_words
+from airflow_provider.state.reports.report import JobReport
+from airflow_provider.state.reports.task_runs import run_to_json
+from airflow_provider.values.model import LARGEST_NUMBER, Epoch, TaskId, WorkerId
 
 RUNNING, FINISHED, STOPPED, PENDING = TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED, TaskState.PENDING
 

@@ -12,14 +12,14 @@ from rich.console import Console
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId
-from airflow_provider.records import StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.reports.description import JobDescription
-from airflow_provider.reports.group_words import as_lines
+from airflow_provider.kafka.group_requests.messages import GroupDescription
+from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_detail, task_page
 from airflow_provider.ui.views.workers import workers
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
 
 W1 = WorkerId("w1")
 RUNS, WAITS = TaskId("job", 0), TaskId("job", 1)

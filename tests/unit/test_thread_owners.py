@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.driver.thread_owners import Sessions, install, session_for_nobody, uninstall
+from airflow_provider.spark.local.thread_owners import Sessions, install, session_for_nobody, uninstall
 
 
 class Session:

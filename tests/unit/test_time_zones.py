@@ -19,18 +19,18 @@ from stand_ins import LonelyCoordinator, MemoryTopics
 from waiting import DEADLINE_S, eventually
 from worker_life import LONG, MEMBER
 
-from airflow_provider.assignors.policy import Deferred
+from airflow_provider.assignment.policy import Deferred
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.status import render
-from airflow_provider.group.classic import ClassicMemberships
-from airflow_provider.hands.in_process import InThisProcess
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, WorkerId
-from airflow_provider.records import WorkerPhase, WorkerStatus
-from airflow_provider.reports.group_words import as_lines
+from airflow_provider.group.live.classic import ClassicMemberships
+from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.groups import group_in_short
+from airflow_provider.values.model import Epoch, MemberId, WorkerId
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.narrator import Narrator
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
@@ -108,7 +108,7 @@ async def test_a_worker_says_its_own_before_its_spark_has_started() -> None:
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
 def test_times_of_the_log_of_cospark_worker_have_their_offset(zone: str) -> None:
-    logs = "from airflow_provider.cli.terminal import *; log_to_terminal(); logging.warning('x')"
+    logs = "from airflow_provider.cli.shared.terminal import *; log_to_terminal(); logging.warning('x')"
     env = {**os.environ, "TZ": zone, "PYTHONPATH": str(Path(__file__).parents[2])}
     told = subprocess.run([sys.executable, "-c", logs], capture_output=True, text=True, check=True, env=env).stderr
     date, time, *rest = told.split()

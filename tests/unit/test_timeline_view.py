@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from demo_history import A0, A1, FAILED, FINISHED, PENDING, STARTED, STOPPED, W1, W2, rebalance, step
 
-from airflow_provider.assignors.model import Load, Move, MoveReason
-from airflow_provider.ledger import timeline_view
-from airflow_provider.ledger.timeline_view import AttemptEnd, Timeline, TimelineView
-from airflow_provider.protocol.model import planner_of
-from airflow_provider.records import ActionEvent, Event
+from airflow_provider.assignment.model import Load, Move, MoveReason
+from airflow_provider.state.records import ActionEvent, Event
+from airflow_provider.state.views import timeline_view
+from airflow_provider.state.views.timeline_view import AttemptEnd, Timeline, TimelineView
+from airflow_provider.values.model import planner_of
 
 
 def view_of(*events: Event) -> TimelineView:

@@ -10,8 +10,8 @@ import pytest
 from suspending import Host
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.group import timers
-from airflow_provider.group.timers import call_at
+from airflow_provider.group.live import timers
+from airflow_provider.group.live.timers import call_at
 from airflow_provider.kafka.clock import now_ms
 
 HOUR_MS = 3_600_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.common.told_once import told_once
+from airflow_provider.integration.told_once import told_once
 
 ASSET: Any = "one"
 OTHER: Any = "other"

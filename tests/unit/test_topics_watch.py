@@ -7,10 +7,10 @@ import time
 import pytest
 from stand_ins import MemoryTopics
 
-from airflow_provider.group.topics_watch import TopicsWatch
-from airflow_provider.records import JobDefinition, encode
-from airflow_provider.topics.errors import NoTopicError
-from airflow_provider.topics.reader import Record
+from airflow_provider.group.live.topics_watch import TopicsWatch
+from airflow_provider.kafka.topics.errors import NoTopicError
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.state.records import JobDefinition, encode
 
 MISSING = "g.jobs"
 JOB = Record(b"job:a", encode(JobDefinition(name="a", entry_point="m:f").to_json()), 0)

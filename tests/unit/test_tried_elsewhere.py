@@ -9,18 +9,18 @@ import pytest
 from blamed_group import A0, A1, A2, A3, BATCH, BOOM, NOW, W1, W2, W3, Blamed, failed_beside_healthy, said
 from led_group import member
 
-from airflow_provider.assignors.model import TriedElsewhere
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.blame.evidence import Evidence, able, found_a_place
-from airflow_provider.group.leading import gather_call
-from airflow_provider.leading.causes import FREE_SLOT, TRIED_ELSEWHERE
-from airflow_provider.leading.leader import lead
-from airflow_provider.ledger.free_slots import spare_capacity
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.events import PerformAssignment
-from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, SubProtocol, TaskId
-from airflow_provider.records import TaskKind, TaskState, WorkerPhase
-from airflow_provider.records.awaited import Awaited
+from airflow_provider.assignment.model import TriedElsewhere
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import PerformAssignment
+from airflow_provider.group.live.leading import gather_call
+from airflow_provider.state.blame.evidence import Evidence, able, found_a_place
+from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.rounds.causes import FREE_SLOT, TRIED_ELSEWHERE
+from airflow_provider.state.views.free_slots import spare_capacity
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import NO_TASKS, GenerationId, MemberId, SubProtocol, TaskId
 
 RAN_LONG = {"started_at_ms": NOW - 60_000}
 

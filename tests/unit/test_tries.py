@@ -16,12 +16,12 @@ from test_operators_worker import group, runs
 from trigger_bench import SPEC, STORY
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.common.task_instance import TOLD_TO_END, TaskPage
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.integration.task_instance import TOLD_TO_END, TaskPage
 from airflow_provider.operators import worker_run
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import WorkerRun
-from airflow_provider.records import WorkerPhase
+from airflow_provider.state.records import WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 

@@ -9,10 +9,7 @@ from typing import ClassVar
 import pytest
 from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     Removal,
@@ -20,6 +17,8 @@ from airflow_provider.records import (
     TaskState,
     WorkerPhase,
 )
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import (
     Condition,
     EpochCondition,
@@ -28,6 +27,7 @@ from airflow_provider.triggers.conditions import (
     LeaveCondition,
     condition_from_json,
 )
+from airflow_provider.values.model import WorkerId
 
 NOTHING = JobsSnapshot(), StatusSnapshot()
 FINISHED, FAILED, RUNNING, PENDING = TaskState.FINISHED, TaskState.FAILED, TaskState.RUNNING, TaskState.PENDING

@@ -10,11 +10,11 @@ from airflow_values import worker_status
 from trigger_bench import SAVED, SPEC, Triggerer, worker_trigger
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import WorkerPhase
+from airflow_provider.state.records import WorkerPhase
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.ending import Ending
 
 PAGE = "http://airflow.example/dags/d/runs/r/tasks/w?try_number=1"

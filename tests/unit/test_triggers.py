@@ -22,26 +22,26 @@ from trigger_bench import SETTINGS, SPEC, STORY, FakeTopics, Triggerer, events_o
 from turned_clock import time_passes
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.assignors.model import LeaveReason, Memory
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred
-from airflow_provider.common import patience
-from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
-from airflow_provider.group import shared
-from airflow_provider.hands.standby import Standby
+from airflow_provider.assignment.model import LeaveReason, Memory
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred
+from airflow_provider.group.live import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration import patience
+from airflow_provider.integration.task_instance import TaskPage
+from airflow_provider.integration.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import TaskState
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.kafka.topics.errors import BrokerAwayError
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers import resuming
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.hands.standby import Standby
 from airflow_provider.worker.narrator import narrated
 
 pytestmark = pytest.mark.turned_clock

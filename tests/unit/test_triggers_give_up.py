@@ -10,11 +10,11 @@ from airflow_values import group_snapshot
 from trigger_bench import SETTINGS, Triggerer, events_of
 from waiting import DEADLINE_S
 
-from airflow_provider.common.airflow_names import AirflowFailException
-from airflow_provider.group import shared
+from airflow_provider.group.live import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.airflow_names import AirflowFailException
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.topics.errors import RefusedError
+from airflow_provider.kafka.topics.errors import RefusedError
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger, check_not_given_up
 

@@ -11,18 +11,19 @@ from group_records import record_of
 from simulation.world import SETTINGS, World
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Policy
-from airflow_provider.group.leading import assign
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Policy
+from airflow_provider.group.classic.leader.call import Call
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment, RebalanceWanted
+from airflow_provider.group.classic.wire import CODECS
+from airflow_provider.group.classic.wire.extensible import ExtensibleState
+from airflow_provider.group.classic.wire.v1 import encode_metadata
+from airflow_provider.group.live.leading import assign
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.leading.call import Call
-from airflow_provider.leading.leader import lead
-from airflow_provider.leading.unchanged_rounds import hold_back_ms
-from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.embedded import CODECS
-from airflow_provider.protocol.embedded.v1 import encode_metadata
-from airflow_provider.protocol.extensible import ExtensibleState
-from airflow_provider.protocol.model import (
+from airflow_provider.state.records import ControlAction
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
+from airflow_provider.values.model import (
     NO_TASKS,
     Assignment,
     ConfigOffset,
@@ -35,8 +36,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.protocol.packed_tasks import PackedTasks
-from airflow_provider.records import ControlAction
+from airflow_provider.values.packed_tasks import PackedTasks
 
 NEVER_MS = 10**9
 TASKS = [TaskId("a", index) for index in range(4)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.status_view import StatusView
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import TaskState, TaskStatus, task_key
+from airflow_provider.state.records import TaskState, TaskStatus, task_key
+from airflow_provider.state.views.status_view import StatusView
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 A0 = TaskId("a", 0)
 ONE, TWO = ({"server": "sc://h", "session_id": name} for name in ("one", "two"))

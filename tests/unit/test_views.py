@@ -12,13 +12,9 @@ import pytest
 from group_records import record_of
 from view_bench import Log, Record, Snapshot
 
-from airflow_provider.assignors.policy import Incremental
+from airflow_provider.assignment.policy import Incremental
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.jobs_view import JobsView
-from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
-from airflow_provider.ledger.topic_view import Unreadable
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     GROUP_KEY,
     ControlAction,
     ControlRecord,
@@ -35,6 +31,10 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.state.views.jobs_view import JobsView
+from airflow_provider.state.views.status_view import StatusSnapshot, StatusView
+from airflow_provider.state.views.topic_view import Unreadable
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")

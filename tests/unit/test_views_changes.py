@@ -12,13 +12,13 @@ import pytest
 from waiting import DEADLINE_S
 
 from airflow_provider.kafka.changes import Changes
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import JobDefinition, WorkerPhase, WorkerStatus, encode
-from airflow_provider.topics.errors import BrokerAwayError, NoTopicError, TopicRightsError
-from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import Record
+from airflow_provider.kafka.topics.errors import BrokerAwayError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.state.records import JobDefinition, WorkerPhase, WorkerStatus, encode
+from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.model import Epoch, WorkerId
 
 
 async def _turns(count: int = 4) -> None:

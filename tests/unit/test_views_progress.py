@@ -11,23 +11,8 @@ from group_records import record_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger import progress
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import (
-    JobProgress,
-    JobState,
-    configured,
-    converged,
-    group_drained,
-    job_progress,
-    revocation_rank,
-)
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import (
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -37,6 +22,21 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views import progress
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import (
+    JobProgress,
+    JobState,
+    configured,
+    converged,
+    group_drained,
+    job_progress,
+    revocation_rank,
+)
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r1")

@@ -7,13 +7,13 @@ import json
 import pytest
 from view_bench import Log
 
-from airflow_provider.ledger.jobs_view import JobsView
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     JobDefinition,
     Removal,
     encode,
     job_key,
 )
+from airflow_provider.state.views.jobs_view import JobsView
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")
 

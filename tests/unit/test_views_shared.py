@@ -15,13 +15,9 @@ from hypothesis import strategies as st
 from waiting import DEADLINE_S
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger import progress
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import configured, group_drained
-from airflow_provider.ledger.status_view import StatusView, Step, steps_since
-from airflow_provider.protocol.memo import Memo
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.state.records import (
     TaskKind,
     TaskState,
     TaskStatus,
@@ -31,8 +27,12 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.reader import Record
+from airflow_provider.state.views import progress
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import configured, group_drained
+from airflow_provider.state.views.status_view import StatusView, Step, steps_since
+from airflow_provider.values.memo import Memo
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(

@@ -8,18 +8,18 @@ import pytest
 from airflow_values import group_record, worker_status
 from led_group import Group, member
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.assignors.policy import IMMEDIATE
-from airflow_provider.group.leading import absent_since, gather_call
-from airflow_provider.leading.leader import lead
-from airflow_provider.ledger.free_slots import spare_capacity
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.events import PerformAssignment
-from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId, WorkerId
-from airflow_provider.records import WorkerPhase, WorkerStatus
-from airflow_provider.records.awaited import Awaited
-from airflow_provider.records.held_back import may_not_be_started
-from airflow_provider.reports.worker_words import worker_in_words
+from airflow_provider.assignment.model import Memory
+from airflow_provider.assignment.policy import IMMEDIATE
+from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.member.events import PerformAssignment
+from airflow_provider.group.live.leading import absent_since, gather_call
+from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.records.held_back import may_not_be_started
+from airflow_provider.state.reports.worker_words import worker_in_words
+from airflow_provider.state.views.free_slots import spare_capacity
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 SINCE = "(since 2026-01-01 00:00:00 UTC)"

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import SCHEMAS, STRUCTS, records, replies, requests
 
-from airflow_provider.declarative.model import AssignmentEpoch, GroupEpoch, MemberEpoch
-from airflow_provider.declarative.wire import MalformedMessageError, UnwritableMessageError
-from airflow_provider.declarative.wire import types as t
-from airflow_provider.declarative.wire.apis import (
+from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.wire import MalformedMessageError, UnwritableMessageError
+from airflow_provider.group.declarative.protocol.wire import types as t
+from airflow_provider.group.declarative.protocol.wire.apis import (
     Reply,
     Request,
     decode_reply,
@@ -26,22 +26,22 @@ from airflow_provider.declarative.wire.apis import (
     reply_to,
     request_of,
 )
-from airflow_provider.declarative.wire.assignment_values import (
+from airflow_provider.group.declarative.protocol.wire.assignment_values import (
     ConnectWorkerGroupCurrentMemberAssignmentValue,
     ConnectWorkerGroupTargetAssignmentValue,
     TargetMember,
 )
-from airflow_provider.declarative.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
-from airflow_provider.declarative.wire.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
     InstalledMember,
 )
-from airflow_provider.declarative.wire.keys import (
+from airflow_provider.group.declarative.protocol.wire.keys import (
     ConnectWorkerGroupConfigurationKey,
     ConnectWorkerGroupConnectorsTasksMetadataKey,
     ConnectWorkerGroupCurrentMemberAssignmentKey,
@@ -49,17 +49,17 @@ from airflow_provider.declarative.wire.keys import (
     ConnectWorkerGroupMetadataKey,
     ConnectWorkerGroupTargetAssignmentKey,
 )
-from airflow_provider.declarative.wire.metadata_values import (
+from airflow_provider.group.declarative.protocol.wire.metadata_values import (
     Configuration,
     ConnectWorkerGroupConfigurationValue,
     ConnectWorkerGroupConnectorsTasksMetadataValue,
     ConnectWorkerGroupMemberMetadataValue,
     ConnectWorkerGroupMetadataValue,
 )
-from airflow_provider.declarative.wire.parts import Assignor, ConnectorsAndTasks
-from airflow_provider.declarative.wire.records import Record, decode_record, encode_record
-from airflow_provider.declarative.wire.structs import PlainStruct, Struct
-from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.records import Record, decode_record, encode_record
+from airflow_provider.group.declarative.protocol.wire.structs import PlainStruct, Struct
+from airflow_provider.values.model import MemberId, TaskId
 
 from_hex = bytes.fromhex
 unhurried = settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])

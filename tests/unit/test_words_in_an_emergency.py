@@ -7,15 +7,10 @@ from dataclasses import replace
 import pytest
 from group_records import record_of
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.placed import Placed
-from airflow_provider.ledger.progress import JobState, job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.operations.deciding import decide
-from airflow_provider.operations.operations import AlterJob, HaltJob, StopTasks
-from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.state.operations.deciding import decide
+from airflow_provider.state.operations.operations import AlterJob, HaltJob, StopTasks
+from airflow_provider.state.operations.words import outcome_in_words
+from airflow_provider.state.records import (
     Halt,
     HaltRecord,
     JobDefinition,
@@ -28,10 +23,15 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.records.checkpoint_conf import without_effect
-from airflow_provider.reports.description import JobDescription
-from airflow_provider.reports.group_json import group_to_json
+from airflow_provider.state.records.checkpoint_conf import without_effect
+from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.group_json import group_to_json
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.placed import Placed
+from airflow_provider.state.views.progress import JobState, job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 W1 = WorkerId("w1")
 E0, E1 = TaskId("etl", 0), TaskId("etl", 1)

@@ -13,14 +13,15 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 
-from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.group import member as group_module
-from airflow_provider.group import silence
-from airflow_provider.hands.executor import TaskExecutor
+from airflow_provider.assignment.model import Absence, LeaveReason
+from airflow_provider.group.live import member as group_module
+from airflow_provider.group.live import silence
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicRenewedError
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.spark.job import FencedError
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     TaskKind,
@@ -28,11 +29,10 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.spark.job import FencedError
-from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
-from airflow_provider.topics.reader import Record
+from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker import process_identity
 from airflow_provider.worker.ending import KILLED, Ending
+from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.settings import Until
 
 pytestmark = pytest.mark.turned_clock

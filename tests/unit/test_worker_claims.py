@@ -19,18 +19,10 @@ from stand_ins import MemoryTopics
 from turned_clock import time_passes
 from waiting import eventually
 
-from airflow_provider.assignors.model import Memory
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    WorkerId,
-)
-from airflow_provider.records import (
+from airflow_provider.assignment.model import Memory
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.state.records import (
     GROUP_KEY,
     JobDefinition,
     PlanRecord,
@@ -40,9 +32,17 @@ from airflow_provider.records import (
     encode,
     job_key,
 )
-from airflow_provider.runs.runs import RunState
-from airflow_provider.spark.runner import TaskOrder
-from airflow_provider.topics.reader import Record
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.values.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+)
+from airflow_provider.worker.tasks.runs.runs import RunState
 
 pytestmark = pytest.mark.turned_clock
 

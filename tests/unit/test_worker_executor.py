@@ -11,15 +11,15 @@ from stand_ins import MemoryTopics
 from turned_clock import time_passes
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.execution import state
-from airflow_provider.hands import executor as executor_module
-from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.progress import configured
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, planner_of
-from airflow_provider.records import JobDefinition, TaskEvent, TaskKind, TaskState
-from airflow_provider.runners.noop import NoopRunner
-from airflow_provider.topics.errors import TopicRightsError
+from airflow_provider.kafka.topics.errors import TopicRightsError
+from airflow_provider.spark.runners.noop import NoopRunner
+from airflow_provider.state.records import JobDefinition, TaskEvent, TaskKind, TaskState
+from airflow_provider.state.views.progress import configured
+from airflow_provider.values.model import Epoch, TaskId, Tasks, planner_of
+from airflow_provider.worker.hands import executor as executor_module
+from airflow_provider.worker.hands.executor import TaskExecutor
+from airflow_provider.worker.tasks import state
 
 # ---- slots
 

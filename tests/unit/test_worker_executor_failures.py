@@ -9,9 +9,9 @@ import pytest
 from executor_bench import A0, A1, AWAY, Bench, bench
 from waiting import eventually
 
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.topics.errors import TooLargeError, TopicError
+from airflow_provider.kafka.topics.errors import TooLargeError, TopicError
+from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.worker import journal as journal_module
 from airflow_provider.worker.journal import Journal
 

@@ -8,9 +8,9 @@ import pytest
 from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, Bench, bench
 from waiting import eventually
 
-from airflow_provider.records import JobDefinition, TaskEvent, TaskState, TaskStatus, encode, job_key, plan_key
-from airflow_provider.topics.errors import TooLargeError
-from airflow_provider.topics.reader import Record
+from airflow_provider.kafka.topics.errors import TooLargeError
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.state.records import JobDefinition, TaskEvent, TaskState, TaskStatus, encode, job_key, plan_key
 from airflow_provider.worker import journal as journal_module
 
 pytestmark = pytest.mark.turned_clock

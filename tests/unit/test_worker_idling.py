@@ -12,13 +12,13 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, LONG, ME, Life
 
-from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import why_idle
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import why_idle
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.worker import idling as idling_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until

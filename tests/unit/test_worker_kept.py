@@ -9,12 +9,12 @@ import pytest
 from waiting import eventually
 from worker_life import A0, A1, ME, Life, living
 
-from airflow_provider.hands.standby import Standby
-from airflow_provider.ledger.progress import has_failed, may_run, needs_running
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.views.progress import has_failed, may_run, needs_running
+from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.ending import Ending
-from airflow_provider.worker.hands import Released
+from airflow_provider.worker.hands.port import Released
+from airflow_provider.worker.hands.standby import Standby
 from airflow_provider.worker.lease import WorkerLease
 
 pytestmark = pytest.mark.turned_clock

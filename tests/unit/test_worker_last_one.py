@@ -12,8 +12,8 @@ from queries_bench import Bench as Servers
 from stand_ins import MemoryTopics
 from waiting import DEADLINE_S
 
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.values.model import Epoch, WorkerId
 from airflow_provider.worker.process_identity import this_process
 
 pytestmark = pytest.mark.turned_clock

@@ -11,13 +11,13 @@ from told_membership import OtherLife, living_elsewhere
 from waiting import eventually
 from worker_life import A0, A1, ME
 
-from airflow_provider.hands.standby import InTriggerer, Standby
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
-from airflow_provider.runs import learners
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.group.holding import StopReason
+from airflow_provider.kafka.topics.errors import BrokerAwayError
+from airflow_provider.state.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
+from airflow_provider.values.model import Epoch, TaskId, Tasks
+from airflow_provider.worker.hands.standby import InTriggerer, Standby
 from airflow_provider.worker.learning_report import LearningReport, Progress
+from airflow_provider.worker.tasks.runs import learners
 
 pytestmark = pytest.mark.turned_clock
 

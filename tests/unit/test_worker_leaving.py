@@ -8,10 +8,10 @@ import pytest
 from waiting import eventually
 from worker_life import GONE, ME, Life, living
 
-from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
 from airflow_provider.worker import worker as worker_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until

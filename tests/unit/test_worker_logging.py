@@ -12,13 +12,13 @@ import pytest
 from begun import begins_at_once
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.protocol.model import Epoch, planner_of
-from airflow_provider.runners.local import LocalRunner
-from airflow_provider.runners.worker_logging import WorkerLogging
 from airflow_provider.spark.job import JobContext, SparkJob
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.spark.runners.worker_logging import WorkerLogging
+from airflow_provider.values.model import Epoch, planner_of
 
-OURS = logging.getLogger("airflow_provider.runners.attached")
+OURS = logging.getLogger("airflow_provider.spark.runners.attached")
 CHANGES: dict[str, Callable[[], None]] = {
     "dictConfig": lambda: logging.config.dictConfig({"version": 1}),
     "new handlers": lambda: logging.config.dictConfig({"version": 1, "root": {"level": "CRITICAL", "handlers": []}}),

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider.common.parameters import worker_name
-from airflow_provider.common.worker_values import default_worker_name
+from airflow_provider.integration.parameters import worker_name
+from airflow_provider.integration.worker_values import default_worker_name
 
 
 def named(dag_id: str, task_id: str, map_index: int = -1) -> str:

@@ -10,11 +10,11 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, ME
 
+from airflow_provider.group.holding import StopReason
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import NO_TASKS, Epoch
-from airflow_provider.records import WorkerPhase
+from airflow_provider.state.records import WorkerPhase
+from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.handed_over import HandedOver
 

@@ -12,13 +12,13 @@ from operator_bench import NO_LINK, SETTINGS
 from test_tries import EQUIPMENT
 from trigger_bench import SPEC, STORY
 
-from airflow_provider.common import patience
+from airflow_provider.integration import patience
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicError
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
-from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
-from airflow_provider.topics.errors import BrokerAwayError, TopicError
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.exit_requests import ExitRequests

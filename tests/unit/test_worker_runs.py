@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import needs_running
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -22,8 +19,11 @@ from airflow_provider.records import (
     TaskStatus,
     TaskWork,
 )
-from airflow_provider.runs.run_table import RunTable
-from airflow_provider.runs.runs import RunState, TaskRun, first_run, last_word
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import needs_running
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.worker.tasks.runs.run_table import RunTable
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, first_run, last_word
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")

@@ -13,27 +13,27 @@ from executor_bench import A0, bench
 from operator_bench import NO_LINK, SETTINGS
 from stand_ins import LonelyCoordinator, MemoryTopics
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
-from airflow_provider.driver.application import APPLICATION
-from airflow_provider.driver.errors import SparkStartError
-from airflow_provider.group import classic
-from airflow_provider.hands import in_process
-from airflow_provider.hands.in_process import SparkOfProcess
-from airflow_provider.hands.servers import TokenOf
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.live import classic
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskEvent, TaskState
-from airflow_provider.spark.attempt import run_attempt
-from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
-from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.attempts.attempt import run_attempt
+from airflow_provider.spark.attempts.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
 from airflow_provider.spark.job import spark_job
+from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.local.application import APPLICATION
+from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskEvent, TaskState
+from airflow_provider.values.model import Epoch, WorkerId
 from airflow_provider.worker import holding
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.hands import in_process
+from airflow_provider.worker.hands.in_process import SparkOfProcess
+from airflow_provider.worker.hands.servers import TokenOf
 from airflow_provider.worker.settings import Until, WorkerSettings
 
 pytestmark = pytest.mark.turned_clock

@@ -18,15 +18,12 @@ from stand_ins import HandRunner
 from waiting import DEADLINE_S, eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
-from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.cli.status import render
-from airflow_provider.hands import in_process
-from airflow_provider.hands.executor import TaskExecutor
-from airflow_provider.hands.in_process import SparkOfProcess
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.presence import stands_back
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.spark.runners import local
+from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
     StreamProgress,
@@ -36,11 +33,14 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.runners import local
-from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.state.views.presence import stands_back
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker import standing_back
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.hands import in_process
+from airflow_provider.worker.hands.executor import TaskExecutor
+from airflow_provider.worker.hands.in_process import SparkOfProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker

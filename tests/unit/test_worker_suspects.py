@@ -10,12 +10,12 @@ import pytest
 from executor_bench import A0, A1, A2, ME, bench
 from turned_clock import time_passes
 
-from airflow_provider.execution.events import SparkLost
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
-from airflow_provider.runs.run_table import RunTable
-from airflow_provider.runs.runs import RunState, TaskRun, first_run
-from airflow_provider.runs.suspects import TRIAL_MS, Suspects, Turn
+from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.worker.tasks.events import SparkLost
+from airflow_provider.worker.tasks.runs.run_table import RunTable
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, first_run
+from airflow_provider.worker.tasks.runs.suspects import TRIAL_MS, Suspects, Turn
 
 pytestmark = pytest.mark.turned_clock
 

@@ -8,10 +8,10 @@ import pytest
 from executor_bench import A0, A1, PLANNER, Bench, bench
 from waiting import eventually
 
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.records import JobDefinition, TaskState, TaskWork
-from airflow_provider.runs.run_table import RunTable
-from airflow_provider.runs.runs import RunState, TaskRun
+from airflow_provider.state.records import JobDefinition, TaskState, TaskWork
+from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.tasks.runs.run_table import RunTable
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
 
 pytestmark = pytest.mark.turned_clock
 

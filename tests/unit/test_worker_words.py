@@ -15,11 +15,11 @@ import pytest
 from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, Bench, bench
 from waiting import eventually
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import PlanRecord, TaskEvent, TaskState, TaskStatus, TaskWork
-from airflow_provider.runs import run_table
-from airflow_provider.runs.runs import TaskRun
+from airflow_provider.state.records import PlanRecord, TaskEvent, TaskState, TaskStatus, TaskWork
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.worker.tasks.runs import run_table
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 pytestmark = pytest.mark.turned_clock
 

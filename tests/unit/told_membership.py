@@ -10,6 +10,7 @@ from typing import Final
 from waiting import eventually
 from worker_life import A0, A1, Life
 
+from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.membership import (
     Ended,
     HowEnded,
@@ -20,9 +21,8 @@ from airflow_provider.group.membership import (
     Saved,
 )
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
-from airflow_provider.records import TaskKind
+from airflow_provider.state.records import TaskKind
+from airflow_provider.values.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
 
 HELD: Final = "held by a test"
 

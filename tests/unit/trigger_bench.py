@@ -13,21 +13,21 @@ from airflow.triggers.base import TriggerEvent
 from stand_ins import LonelyCoordinator
 from waiting import DEADLINE_S
 
-from airflow_provider.assignors.model import Absence
-from airflow_provider.assignors.policy import Incremental
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
-from airflow_provider.group import classic, shared
+from airflow_provider.assignment.model import Absence
+from airflow_provider.assignment.policy import Incremental
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.live import classic, shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.topic_view import About
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.values.model import Epoch, WorkerId
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.settings import Until

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Generic, Protocol, TypeVar
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
-from airflow_provider.records import (
+from airflow_provider.state.records import (
     encode,
 )
+from airflow_provider.state.views.jobs_view import JobsSnapshot, JobsView
+from airflow_provider.state.views.status_view import StatusSnapshot, StatusView
 
 
 class Record(Protocol):

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from airflow_provider.group import shared
+from airflow_provider.group.live import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import TaskEvent, TaskFailure, TaskState, TaskStatus, TopicNames
-from airflow_provider.topics import followed
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.event_feed import EventFeed
-from airflow_provider.topics.reader import Record
-from airflow_provider.topics.rights import TOLD_OF_EVENTS, WATCHER, Needs
+from airflow_provider.kafka.topics import followed
+from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.event_feed import EventFeed
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.kafka.topics.rights import TOLD_OF_EVENTS, WATCHER, Needs
+from airflow_provider.state.records import TaskEvent, TaskFailure, TaskState, TaskStatus, TopicNames
 from airflow_provider.triggers import event_stream
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")
 

@@ -13,25 +13,25 @@ import pytest
 from stand_ins import HandRunner, LonelyCoordinator, MemoryTopics
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.classic import ClassicMemberships
-from airflow_provider.group.member import GroupMember
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.live.classic import ClassicMemberships
+from airflow_provider.group.live.member import GroupMember
 from airflow_provider.group.membership import Memberships
-from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import (
+from airflow_provider.spark.runner import OnEvent
+from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
+from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
     TaskKind,
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.runners.detached import MakeQueries, nothing_detached
-from airflow_provider.spark.runner import OnEvent
+from airflow_provider.values.model import TaskId, WorkerId
 from airflow_provider.worker.ending import Outcome
-from airflow_provider.worker.hands import Released
+from airflow_provider.worker.hands.executor import TaskExecutor
+from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.process_identity import is_gone

@@ -11,7 +11,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.state.views.jobs_view import JobsSnapshot
 
 _LOCAL: Final = "#/"
 _DEEPEST: Final = 10

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from airflow_provider.driver.sight import Sight
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import all_left, present, stands_back, what_was
-from airflow_provider.ledger.progress import converged, job_progress, why_idle
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.records import TaskState
-from airflow_provider.reports.group_warnings import group_warnings
-from airflow_provider.reports.learners import given_up
+from airflow_provider.spark.local.sight import Sight
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.reports.group_warnings import group_warnings
+from airflow_provider.state.reports.learners import given_up
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import all_left, present, stands_back, what_was
+from airflow_provider.state.views.progress import converged, job_progress, why_idle
+from airflow_provider.state.views.status_view import StatusSnapshot
 
 _MOST_JOBS: Final = 50
 _MOST_WRONG: Final = 20

@@ -8,13 +8,13 @@ from math import ceil
 from statistics import median_low
 from typing import Final
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import present
-from airflow_provider.ledger.progress import JobProgress, job_progress
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, labelled
-from airflow_provider.records import HaltRecord, TaskState
-from airflow_provider.reports.durations import finished_times
+from airflow_provider.state.records import HaltRecord, TaskState
+from airflow_provider.state.reports.durations import finished_times
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import present
+from airflow_provider.state.views.progress import JobProgress, job_progress
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId, labelled
 
 _MOST_ERRORS: Final = 5
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import present
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.timeline_view import Attempt, AttemptEnd, PastRound, Timeline
-from airflow_provider.records import ActionEvent, TaskState
-from airflow_provider.reports.replayed_round import lesson_sentence, sentence
+from airflow_provider.state.records import ActionEvent, TaskState
+from airflow_provider.state.reports.replayed_round import lesson_sentence, sentence
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import present
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.timeline_view import Attempt, AttemptEnd, PastRound, Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
-from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
-from airflow_provider.records import ALL_WORKERS, LogLevel, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.records.addresses import address_within, web_address
-from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
+from airflow_provider.state.records import ALL_WORKERS, LogLevel, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.records.addresses import address_within, web_address
+from airflow_provider.state.reports.worker_words import known_workers, waiting_for, worker_in_words
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import may_be_asked
+from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 _MOST_RUNNING: Final = 12
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from simulation.declarative.candidate import Candidate
 from simulation.process import Process
 
-from airflow_provider.bridge.talk import BridgeTalk, still_claimed
-from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, ToBridge
-from airflow_provider.membership.events import RecordRead, UrlChanged
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import Event, LeaveRequested, TasksFinished, TasksStopped
-from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
-from airflow_provider.shards.bridges import PutWord
+from airflow_provider.group.classic.member.events import RecordRead, UrlChanged
+from airflow_provider.group.classic.member.settings import MemberSettings
+from airflow_provider.group.classic.member.state import MemberState, Phase
+from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
+from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, ToBridge
+from airflow_provider.group.declarative.server.bridges import PutWord
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.machine.events import Event, LeaveRequested, TasksFinished, TasksStopped
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 
 if TYPE_CHECKING:
     from simulation.bridged.world import BridgedWorld, ClassicSide

@@ -16,11 +16,11 @@ from simulation.declarative.wire import GOOD
 from simulation.failing import HistoryError
 from simulation.process import Process as ClassicProcess
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.shards.bridges import PutWord
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.declarative.server.bridges import PutWord
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.model import Epoch, TaskId, Tasks
 
 Worker = ClassicProcess | DeclarativeProcess
 AT_ONCE: Final = Deferred(max_delay_ms=0)

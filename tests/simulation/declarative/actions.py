@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from simulation.declarative.wire import Weather
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.declarative_membership.state import Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.group.declarative.member.state import Phase
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.values.model import TaskId
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from simulation.clock import LocalClock
 from simulation.declarative.shard_topics import SimulatedLog
 
-from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.layout import Layout
-from airflow_provider.shards.bridges import BridgeWord
-from airflow_provider.shards.crossing import Crossing
-from airflow_provider.shards.errors import FencedError, ShardError
-from airflow_provider.shards.faulty import Faulty
-from airflow_provider.shards.held import Held
-from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.serving import Serving
+from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.server.bridges import BridgeWord
+from airflow_provider.group.declarative.server.crossing import Crossing
+from airflow_provider.group.declarative.server.errors import FencedError, ShardError
+from airflow_provider.group.declarative.server.faulty import Faulty
+from airflow_provider.group.declarative.server.held import Held
+from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.serving import Serving
 
 if TYPE_CHECKING:
     from simulation.declarative.world import World

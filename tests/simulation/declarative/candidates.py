@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from simulation.declarative.candidate import Candidate
 
-from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 
 if TYPE_CHECKING:
     from simulation.declarative.world import World

@@ -10,10 +10,10 @@ from simulation.declarative import invariants
 from simulation.declarative.candidate import Candidate
 from simulation.declarative.shard_topics import KeyAndValue
 
-from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.wire.keys import ConnectWorkerGroupCurrentMemberAssignmentKey
-from airflow_provider.declarative.wire.records import decode_record
-from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupCurrentMemberAssignmentKey
+from airflow_provider.group.declarative.protocol.wire.records import decode_record
+from airflow_provider.values.model import Epoch, TaskId
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process

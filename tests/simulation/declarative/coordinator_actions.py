@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from simulation.declarative.actions import Action
 from simulation.declarative.shard_topics import Fault
 
-from airflow_provider.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
-from airflow_provider.declarative.wire.alter_configs import (
+from airflow_provider.group.declarative.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from airflow_provider.group.declarative.protocol.wire.alter_configs import (
     AlterableConfig,
     ConfigOperation,
     ConnectGroupAlterConfigsRequest,

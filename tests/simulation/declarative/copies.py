@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.group.holding import StopReason
+from airflow_provider.values.model import Epoch, TaskId, Tasks
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process

@@ -19,8 +19,8 @@ from simulation.declarative.world import World
 from simulation.failing import HistoryError
 from simulation.invariants import BrokenError
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
 
 WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")
 JOBS = "ABC"

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from simulation.invariants import Broken, invariant
 
-from airflow_provider.client_assignors.remembered import decode_remembered
-from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.model import AWAY, JOINING, CurrentAssignment
-from airflow_provider.declarative.units import tasks_of
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.declarative_membership.state import MembershipState, Phase
-from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import Command, StartTasks, StopTasks
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks, WorkerId
-from airflow_provider.records import WorkerStatus
+from airflow_provider.group.declarative.assignors.remembered import decode_remembered
+from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.member.state import MembershipState, Phase
+from airflow_provider.group.declarative.protocol.model import AWAY, JOINING, CurrentAssignment
+from airflow_provider.group.declarative.protocol.units import tasks_of
+from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.holding import StopReason
+from airflow_provider.group.machine.events import Command, StartTasks, StopTasks
+from airflow_provider.state.records import WorkerStatus
+from airflow_provider.values.model import Epoch, MemberId, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process

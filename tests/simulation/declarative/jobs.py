@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks
+from airflow_provider.values.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks
 
 
 class Jobs:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from simulation.mutation import Mutation
 
-COORDINATOR = "airflow_provider.coordinator"
-MEMBER = "airflow_provider.declarative_membership"
-RECONCILE = "airflow_provider.declarative.reconcile"
+COORDINATOR = "airflow_provider.group.declarative.coordinator"
+MEMBER = "airflow_provider.group.declarative.member"
+RECONCILE = "airflow_provider.group.declarative.protocol.reconcile"
 
 _ONE_WRITES = "at_most_one_may_write_a_task"
 _HELD = "a_task_that_may_be_written_is_held"
@@ -251,7 +251,7 @@ DECLARATIVE_MUTATIONS = (
     # ---- the assignor
     Mutation(
         name="does not look at what a member that Airflow does not start has written",
-        module="airflow_provider.client_assignors.facts",
+        module="airflow_provider.group.declarative.assignors.facts",
         edits=(("group.absent.get(member) or _absence(gone)", "_absence(gone)"),),
         plan="declarative-airflow",
         broken=(_SHORTLY,),

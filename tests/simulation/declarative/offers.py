@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.client_assignors.client_assignor import WorkerFacts
-from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
-from airflow_provider.declarative.wire.parts import Assignor
-from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed, target_of
-from airflow_provider.declarative_membership.events import (
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.group.declarative.assignors.client_assignor import WorkerFacts
+from airflow_provider.group.declarative.member.computing import assigned_by, described, group_of, installed, target_of
+from airflow_provider.group.declarative.member.events import (
     AssignmentComputed,
     AssignorsChanged,
     ComputeAssignment,
     DelaySet,
 )
-from airflow_provider.group.worker_assignors import absent_from
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records.held_back import may_not_be_started
+from airflow_provider.group.declarative.protocol.wire.heartbeat import HeartbeatAssignment
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
+from airflow_provider.group.live.worker_assignors import absent_from
+from airflow_provider.state.records.held_back import may_not_be_started
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import WorkerId
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process

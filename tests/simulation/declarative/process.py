@@ -15,12 +15,7 @@ from simulation.declarative.copies import Copies
 from simulation.declarative.offers import Offers
 from simulation.declarative.wire import Wire
 
-from airflow_provider.declarative.model import LEAVING
-from airflow_provider.declarative.units import tasks_of
-from airflow_provider.declarative.wire.apis import MemberRequestBody, ReplyBody
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
-from airflow_provider.declarative_membership.events import (
+from airflow_provider.group.declarative.member.events import (
     ComputeAssignment,
     HeartbeatAnswered,
     InstallAnswered,
@@ -34,12 +29,20 @@ from airflow_provider.declarative_membership.events import (
     TasksDue,
     TellDelayOver,
 )
-from airflow_provider.declarative_membership.member import handle
-from airflow_provider.declarative_membership.saved import resume, save
-from airflow_provider.declarative_membership.settings import DeclarativeSettings
-from airflow_provider.declarative_membership.state import MembershipState, Phase
-from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.member_events import (
+from airflow_provider.group.declarative.member.member import handle
+from airflow_provider.group.declarative.member.saved import resume, save
+from airflow_provider.group.declarative.member.settings import DeclarativeSettings
+from airflow_provider.group.declarative.member.state import MembershipState, Phase
+from airflow_provider.group.declarative.protocol.model import LEAVING
+from airflow_provider.group.declarative.protocol.units import tasks_of
+from airflow_provider.group.declarative.protocol.wire.apis import MemberRequestBody, ReplyBody
+from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,
     ConfigAdvanced,
@@ -52,7 +55,7 @@ from airflow_provider.protocol.member_events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks
+from airflow_provider.values.model import ConfigOffset, MemberId, TaskId, Tasks
 
 if TYPE_CHECKING:
     from simulation.declarative.world import World

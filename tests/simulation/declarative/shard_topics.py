@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
-from airflow_provider.declarative.exchange import RawRequest, Write
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC
-from airflow_provider.declarative.wire.apis import Reply, decode_reply
-from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
+from airflow_provider.group.declarative.protocol.exchange import RawRequest, Write
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC
+from airflow_provider.group.declarative.protocol.wire.apis import Reply, decode_reply
+from airflow_provider.group.declarative.server.errors import AbortedError, FencedError, ShardError
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
@@ -101,7 +101,7 @@ class ShardTopics:
 
 
 class SimulatedLog:
-    """The shard as one coordinator sees it (a :class:`~airflow_provider.shards.machine.ShardLog`)."""
+    """The shard as one coordinator sees it (a :class:`~airflow_provider.group.declarative.server.machine.ShardLog`)."""
 
     forgotten = False
     granted_ms = 0

@@ -16,9 +16,9 @@ from simulation.designs.costs import (
     scale_down,
 )
 
-from airflow_provider.assignors.policy import Deferred
-from airflow_provider.learners.model import LearnedRule
-from airflow_provider.protocol.model import ConnectProtocol
+from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.assignment.policy import Deferred
+from airflow_provider.values.model import ConnectProtocol
 
 WARM_MS: Final = 20_000
 """How long each task takes to warm up, before or after its start."""

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from simulation.detached.servers import AwayError, CallsOfServer, Query, RefusedError, Server, WatchOfServer
 
-from airflow_provider.execution import commands, events
-from airflow_provider.execution.invariants import validate
-from airflow_provider.execution.machine import handle
-from airflow_provider.execution.state import Execution, ExecutionSettings
-from airflow_provider.hands.orders import heard, order_to_watch
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskFailure, TaskState, TaskStatus
-from airflow_provider.runners.detached import DetachedQueries
-from airflow_provider.runs.runs import TaskRun
+from airflow_provider.spark.connect.ending import QueryNotStoppedError, end_session
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectSettings
+from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import RunnerEvent
-from airflow_provider.spark_connect.ending import QueryNotStoppedError, end_session
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectSettings
-from airflow_provider.spark_connect.watch_events import WatchEvent
+from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.worker.hands.orders import heard, order_to_watch
+from airflow_provider.worker.tasks import commands, events
+from airflow_provider.worker.tasks.invariants import validate
+from airflow_provider.worker.tasks.machine import handle
+from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
 if TYPE_CHECKING:
     from simulation.detached.world import World

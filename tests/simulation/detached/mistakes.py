@@ -8,17 +8,17 @@ from typing import Any, Final
 import pytest
 from simulation.detached.servers import CallsOfServer, Server
 
-from airflow_provider.execution import attempts
-from airflow_provider.execution.commands import LetBegin
-from airflow_provider.execution.state import Execution
-from airflow_provider.ledger.status_view import StatusView
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import TaskState, TaskStatus
-from airflow_provider.runners.detached import DetachedQueries
-from airflow_provider.runs.runs import TaskRun
-from airflow_provider.spark import blame as spark_blame
+from airflow_provider.spark.attempts import blame as spark_blame
 from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.state.records import TaskState, TaskStatus
+from airflow_provider.state.views.status_view import StatusView
+from airflow_provider.values.model import TaskId
+from airflow_provider.values.replacing import replaced
+from airflow_provider.worker.tasks import attempts
+from airflow_provider.worker.tasks.commands import LetBegin
+from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.state import Execution
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
 

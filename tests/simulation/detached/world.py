@@ -13,12 +13,12 @@ from simulation.detached.life import SLOTS, Life
 from simulation.detached.servers import Server
 from simulation.detached.virtual_loop import VirtualLoop
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus, task_key
-from airflow_provider.runs.runs import RunState, TaskRun
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark.connect.server import ConnectServer
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus, task_key
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot, StatusView
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
 
 T = TypeVar("T")
 _RACE: Final = (

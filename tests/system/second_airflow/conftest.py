@@ -18,7 +18,7 @@ from secured import SecuredBroker, rights_on_the_page, secured_broker
 from waiting import RUN_DEADLINE_S
 
 import airflow_provider.example_dags
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
 from demo.airflow import LocalAirflow
 
 _TESTS = Path(__file__).parents[2]

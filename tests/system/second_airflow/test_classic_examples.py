@@ -10,8 +10,8 @@ import test_example_dags as examples
 from airflow_group import Group
 from names import EXAMPLES
 
-from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.state.rounds.classic import ClassicRecord
 from demo.airflow import LocalAirflow
 
 pytestmark = pytest.mark.thorough

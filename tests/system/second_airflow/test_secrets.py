@@ -20,13 +20,13 @@ from searching import ProcessWatch, Secret
 from secured import ADMIN, SecuredBroker
 from waiting import DEADLINE_S
 
-from airflow_provider.common import one_shot
-from airflow_provider.group.shared import reach
+from airflow_provider.group.live.shared import reach
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.kafka.wire.connections import Connections
-from airflow_provider.records import JobDefinition, TopicNames
-from airflow_provider.topics.errors import RefusedError
+from airflow_provider.kafka.group_requests.connections import Connections
+from airflow_provider.kafka.group_requests.transport import GroupTransport
+from airflow_provider.kafka.topics.errors import RefusedError
+from airflow_provider.state.records import JobDefinition, TopicNames
 from demo.airflow import LocalAirflow
 
 REFUSED_TASKS = ("worker", "submit", "deferred", "poking")

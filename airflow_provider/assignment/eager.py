@@ -1,0 +1,38 @@
+"""The eager assignment: all tasks are dealt out again in every round.
+
+Members of a group that uses the eager protocol (v0) stop everything before they join, so there is nothing to remember
+or to revoke.
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import cycle
+
+from airflow_provider.assignment.by_cost import CostPool
+from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+
+def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_COSTS) -> Mapping[WorkerId, Tasks]:
+    """Deal out all planners, then all tasks, round robin over the members in the order of their names.
+
+    The tasks continue where the planners ended: if they were dealt job by job, two workers and jobs with a single task
+    would put every planner on one worker and every task on the other. Tasks that differ in cost are shared out by cost.
+
+    :return: what each member runs, with an entry for every member
+    :raises ValueError: for a group without members
+    """
+    if not members:
+        raise ValueError("a round of assignment needs at least one member")
+    hands: dict[WorkerId, list[TaskId]] = {member: [] for member in sorted(members)}
+    by_cost = costs.among(configured)
+    planners_first = sorted(configured - by_cost, key=lambda task: (not task.is_planner, task))
+    for hand, task in zip(cycle(hands.values()), planners_first):  # not strict: cycle() is endless
+        hand.append(task)
+    streams = {member: frozenset(task for task in hand if not task.is_planner) for member, hand in hands.items()}
+    costs = costs.beside({member: costs.taken_by(tasks) for member, tasks in streams.items()})
+    for member, more in CostPool(dict.fromkeys(hands, NO_TASKS), {}, by_cost, costs).place(by_cost).items():
+        hands[member] += more
+    return {member: frozenset(hand) for member, hand in hands.items()}

@@ -1,0 +1,262 @@
+"""What a round with learner tasks has beyond one of KIP-415: its input, its result, and the leader's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import Any, Final
+
+from airflow_provider.assignment.model import Memory, Move, Round, shares_from_json
+from airflow_provider.assignment.shares import Shares, merged
+from airflow_provider.values.model import (
+    NO_TASKS,
+    TaskId,
+    Tasks,
+    WorkerId,
+    name_from_json,
+    tasks_from_json,
+    tasks_to_json,
+    whole_from_json,
+)
+
+READY: Final = 1.0
+"""The progress of a learner that has finished its warm-up."""
+
+
+class LearnedRule(str, Enum):
+    """When an owner stops tasks that others learn. It is the owners' rule; a leader sees it in what they still own."""
+
+    AT_REBALANCE = "at-rebalance"
+    """All at the start of every rebalance, as in the proposal. If no learner is ready, the owner gets them back."""
+    WHEN_READY = "when-ready"
+    """Only those for which it knows that a learner is ready. Others it stops in a round of their own (KIP-415)."""
+
+    def stops(self, learned: Tasks, known_ready: Tasks) -> Tasks:
+        """The tasks that an owner stops before it joins.
+
+        :param learned: its tasks that are being learned, according to the last round
+        :param known_ready: its tasks for which it knows that a learner is ready
+        """
+        return learned if self is LearnedRule.AT_REBALANCE else learned & known_ready
+
+
+class LimitsError(ValueError):
+    """A limit that makes no sense.
+
+    :param limit: its name in :class:`Limits`
+    :param problem: what is wrong with it
+    """
+
+    def __init__(self, limit: str, problem: str) -> None:
+        super().__init__(f"{limit}: {problem}")
+        self.limit = limit
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is learned at the same time, and for how long (KIP-441's ``max.warmup.replicas``,
+    ``acceptable.recovery.lag``).
+
+    A lesson that fails or takes too long is given up, and the task stays where it is: it runs there, and a move is not
+    worth a cold start. But if its worker leaves, the task moves all the same, since it will stop there anyway.
+
+    :param per_worker: how many tasks a worker learns at most at a time: they take resources from its running tasks
+    :param per_group: how many the whole group learns at most at a time: they read what the running tasks read
+    :param ready_from: from this progress on (0 to 1) a learner counts as ready
+    :param longest_ms: how long a lesson may take
+    :raises LimitsError: for a value out of range
+    """
+
+    per_worker: int = 4
+    per_group: int = 100
+    ready_from: float = READY
+    longest_ms: int = 1_800_000
+
+    def __post_init__(self) -> None:
+        for limit, unit in (("per_worker", ""), ("per_group", ""), ("longest_ms", " ms")):
+            value = getattr(self, limit)
+            if value < 1:
+                raise LimitsError(limit, f"must be at least 1{unit}, not {value}")
+        if not 0 < self.ready_from <= READY:
+            raise LimitsError("ready_from", f"must be above 0 and at most {READY:g}, not {self.ready_from:g}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limits:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(**{each.name: data[each.name] for each in fields(cls)})
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+MOST_GIVEN_UP: Final = 5
+"""If this many lessons of a job were given up, its tasks are not learned for balance any more: the problem is then
+taken to be one of all its tasks, and trying each would take a round for each.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerRound(Round):
+    """What a leader knows when it assigns.
+
+    :param stateful: the jobs whose tasks have something to warm up
+    :param pending: owned tasks that have not started: they move as stateless ones do, and are never learned
+    :param learning: the tasks that each worker learns, with their progress from 0 to 1
+    :param failed: those of them that each has failed to make ready
+    :param renewed: the jobs that were submitted since the last round, which may have mended what failed
+    :param leaving_soon: members that leave as soon as they have nothing
+    """
+
+    stateful: frozenset[str] = frozenset()
+    pending: Tasks = NO_TASKS
+    learning: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
+    failed: Shares = field(default_factory=dict)
+    renewed: frozenset[str] = frozenset()
+    leaving_soon: frozenset[WorkerId] = frozenset()
+
+    @classmethod
+    def beyond(
+        cls,
+        known: Round,
+        *,
+        stateful: frozenset[str],
+        pending: Tasks,
+        learning: Mapping[WorkerId, Mapping[TaskId, float]],
+        leaving_soon: frozenset[WorkerId],
+        failed: Shares | None = None,
+        renewed: frozenset[str] = frozenset(),
+    ) -> LearnerRound:
+        """Extend a round of KIP-415."""
+        same = {each.name: getattr(known, each.name) for each in fields(Round)}
+        return cls(
+            **same,
+            stateful=stateful,
+            pending=pending,
+            learning=learning,
+            failed=failed or {},
+            renewed=renewed,
+            leaving_soon=leaving_soon,
+        )
+
+    @property
+    def staying(self) -> frozenset[WorkerId]:
+        """The members that can get tasks: all but those that leave soon or drain; if all drain, these can, too."""
+        drained = self.draining & self.owned.keys()
+        away = self.leaving_soon | drained if len(drained) < len(self.owned) else self.leaving_soon
+        return frozenset(self.owned) - away
+
+    def has_state(self, task: TaskId) -> bool:
+        """Whether a task has something to warm up; a planner never has."""
+        return task[0] in self.stateful and task[1] >= 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerMemory:
+    """What a leader carries from one round to the next.
+
+    :param cooperative: what KIP-415 remembers
+    :param learned: by owner, what it may stop before it joins next, so that a learner can start it
+    :param learned_before: the same of earlier rounds, since the last one that members are known to have received
+    :param since_ms: when (wall clock) each lesson began, by learner
+    :param given_up: by learner, what it has failed to make ready, or not in time; forgotten when a worker joins or
+        leaves, or the job is submitted again
+    """
+
+    cooperative: Memory = field(default_factory=Memory)
+    learned: Shares = field(default_factory=dict)
+    learned_before: Shares = field(default_factory=dict)
+    since_ms: Mapping[WorkerId, Mapping[TaskId, int]] = field(default_factory=dict)
+    given_up: Shares = field(default_factory=dict)
+
+    def may_have_stopped(self, round: Round) -> Shares:  # noqa: A002  # it is KIP-415's word
+        """What each owner may have stopped because a learner was to get it.
+
+        An owner that did not receive the last round still acts on an earlier one.
+        """
+        if self.cooperative.generation == round.last_completed:
+            return self.learned
+        return merged((self.learned_before, self.learned))
+
+    def overdue_at_ms(self, limits: Limits, *, after_ms: int = 0) -> int | None:
+        """When (wall clock) the next lesson takes too long, so that a round is due; None: none will. It is no delay:
+        nothing waits for it.
+
+        :param after_ms: the time of the last round, which has handled lessons that took too long by then
+        """
+        ends = (since_ms + limits.longest_ms for lessons in self.since_ms.values() for since_ms in lessons.values())
+        return min((end_ms for end_ms in ends if end_ms > after_ms), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Without ``cooperative``, which is stored beside it."""
+        return {
+            "learned": {worker: tasks_to_json(tasks) for worker, tasks in self.learned.items()},
+            "learned_before": {worker: tasks_to_json(tasks) for worker, tasks in self.learned_before.items()},
+            "since_ms": {
+                worker: [[*task, since_ms] for task, since_ms in sorted(lessons.items())]
+                for worker, lessons in self.since_ms.items()
+            },
+            "given_up": tasks_to_json(NO_TASKS.union(*self.given_up.values())),  # for an older release
+            "given_up_by": {worker: tasks_to_json(tasks) for worker, tasks in self.given_up.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], cooperative: Memory) -> LearnerMemory:
+        """The inverse of :meth:`to_json`.
+
+        :raises AttributeError, KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(
+            cooperative=cooperative,
+            learned=shares_from_json(data["learned"]),
+            learned_before=shares_from_json(data["learned_before"]),
+            since_ms={
+                WorkerId(name_from_json(worker)): dict(map(_lesson_from_json, lessons))
+                for worker, lessons in data["since_ms"].items()
+            },
+            given_up=shares_from_json(data.get("given_up_by", {})),
+        )
+
+
+def _lesson_from_json(lesson: Any) -> tuple[TaskId, int]:
+    job, index, since_ms = lesson
+    (task,) = tasks_from_json([[job, index]])
+    return task, whole_from_json(since_ms, "a time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerAssignment:
+    """The result of a round. Every mapping has an entry for every member.
+
+    :param assigned: what each member starts
+    :param revoked: what each member stops
+    :param target: all that each member has after this round: what it owned, less revoked, with assigned
+    :param learning: all that each member is to learn
+    :param learned: those tasks of its target that others learn
+    :param shutdown: members that leave soon and have nothing left
+    :param delay_ms: members join again after so many milliseconds; 0: no need to
+    :param moves: why tasks start and stop
+    :param lessons: those that begin with this round, as the moves in which they are to end
+    """
+
+    assigned: Shares
+    revoked: Shares
+    target: Shares
+    learning: Shares
+    learned: Shares
+    shutdown: frozenset[WorkerId]
+    delay_ms: int
+    memory: LearnerMemory
+    moves: tuple[Move, ...]
+    lessons: tuple[Move, ...]
+
+    @property
+    def another_round_follows(self) -> bool:
+        """Whether a worker has to stop something, and so joins again when it has."""
+        return any(self.revoked.values())

@@ -1,0 +1,146 @@
+"""The stateful tasks of a round, a kind of their own, spread evenly over the workers that stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider.assignment.balance import Pool
+from airflow_provider.assignment.learners.lessons import Excess, begin
+from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
+from airflow_provider.assignment.learners.settled import Settled, all_of, of_staying
+from airflow_provider.assignment.learners.under_way import Further, by_worker, count_by_worker, further
+from airflow_provider.assignment.model import Move
+from airflow_provider.assignment.shares import Shares, merged, minus, plus
+from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stateful:
+    """The stateful tasks, as far as they are decided.
+
+    :param tasks: all that are configured
+    :param further: the lessons that continue
+    :param excess: how many tasks the workers that stay have above their shares
+    :param shares: what each of these will have when all present lessons have ended in a move
+    :param given: what starts now
+    :param running: what each member runs or has taken back, and could be learned by others, but is not yet
+    :param idle: what workers above their shares give up because it has not started
+    :param stops: how many running tasks each would have to give up besides
+    """
+
+    tasks: Tasks
+    further: Further
+    excess: Excess
+    shares: Shares
+    given: Shares
+    running: Shares
+    idle: Shares
+    stops: Mapping[WorkerId, int]
+
+
+def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: Settled) -> Stateful:  # noqa: A002
+    """Give free tasks to the workers that have the least, and count what is above the shares."""
+    tasks = frozenset([task for task in round.configured if round.has_state(task)]) if round.stateful else NO_TASKS
+    held = {
+        worker: plus(kept, settled.at_once.get(worker, NO_TASKS)) & tasks if tasks else NO_TASKS
+        for worker, kept in settled.left.items()
+    }
+    staying = of_staying(held, round)
+    kept = settled.drains.kept & tasks
+    counts = {worker: len(has) for worker, has in staying.items()}
+    share = len(tasks - (kept - settled.lessons.keys())) // max(1, len(staying))
+    continued = further(round, limits, settled.lessons, held, share=share, counts=counts)
+    learned = frozenset(continued.lessons)
+    total = len(tasks - (kept - learned))
+    share, extras = divmod(total, max(1, len(staying)))
+    to_come = by_worker((task, lesson.worker) for task, lesson in continued.lessons.items())
+    shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
+    beside = _without_state(settled, shares, tasks)
+    given = _given(settled, shares, tasks, total, beside) if shares and tasks else {}
+    shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
+    excess = Excess(share=share, extras=extras, loads={worker: len(has) for worker, has in shares.items()})
+    waiting = {worker: settled.left[worker] & round.pending & has for worker, has in shares.items()}
+    stops: Mapping[WorkerId, int] = {}
+    idle: Shares = {}
+    if not settled.lost_work.waiting:
+        stops, idle = excess.stops(), excess.idle(waiting)
+        if round.stays and tasks:  # what waits moves, and nothing else
+            idle = merged((idle, excess.misplaced(waiting, beside, shares)))
+    left_alone = plus(round.pending, learned)
+    stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, continued)), tasks))
+    return Stateful(
+        tasks=tasks,
+        further=continued,
+        excess=excess,
+        shares=shares,
+        given=given,
+        running={
+            worker: minus(has, left_alone if worker in round.leaving_soon else stays) for worker, has in held.items()
+        },
+        idle=idle,
+        stops={worker: max(0, number - len(idle.get(worker, NO_TASKS))) for worker, number in stops.items()},
+    )
+
+
+def begin_lessons(
+    round: LearnerRound,  # noqa: A002
+    limits: Limits,
+    stateful: Stateful,
+    stops: Mapping[WorkerId, int],
+) -> tuple[Move, ...]:
+    """Choose the lessons that begin with this round, as moves to come.
+
+    :param stops: how many running tasks each worker gives up for balance now
+    """
+    if not stateful.tasks or not stateful.shares:
+        return ()
+    return begin(
+        limits,
+        stateful.excess,
+        shares=stateful.shares,
+        busy=count_by_worker(stateful.further.lessons.values()),
+        deserted={
+            worker: tasks for worker, tasks in stateful.running.items() if worker in round.leaving_soon and tasks
+        },
+        candidates=of_staying(stateful.running, round),
+        stops=stops,
+    )
+
+
+def given_up(round: LearnerRound, memory: LearnerMemory, continued: Further) -> Shares:  # noqa: A002
+    """The tasks whose lessons failed or took too long, now or before, by learner.
+
+    No other worker tries them: it is not known whether the worker or the job is at fault, the task runs, and to try all
+    workers would take a round for each. When a worker joins or leaves, or the job is submitted again, they may be tried
+    again.
+    """
+    same = memory.cooperative.members == round.owned.keys()
+    now = by_worker((task, lesson.worker) for task, lesson in continued.given_up.items())
+    before = {
+        worker: left
+        for worker, tasks in (memory.given_up.items() if same else ())
+        if (left := frozenset(task for task in tasks if task in round.configured and task.job not in round.renewed))
+    }
+    return merged((before, now))
+
+
+def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
+    """The tasks in vain, and all tasks of jobs that have many of these."""
+    if not in_vain:
+        return NO_TASKS
+    hopeless = {job for job, number in Counter(task.job for task in in_vain).items() if number >= MOST_GIVEN_UP}
+    return plus(in_vain, frozenset(task for task in tasks if task.job in hopeless)) if hopeless else in_vain
+
+
+def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: Mapping[WorkerId, int]) -> Shares:
+    pool = Pool(total, shares, {worker: own & tasks for worker, own in settled.own.items()})
+    return merged((pool.returned, pool.place(settled.free & tasks, beside)))
+
+
+def _without_state(settled: Settled, shares: Shares, tasks: Tasks) -> dict[WorkerId, int]:
+    """How many tasks without state each worker keeps."""
+    return {
+        worker: sum(not task.is_planner for task in minus(settled.left[worker], tasks)) for worker in shares if tasks
+    }

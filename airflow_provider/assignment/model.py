@@ -1,0 +1,307 @@
+"""The input and the output of a round of assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.values.model import (
+    HIGHEST_INDEX,
+    NO_GENERATION,
+    NO_TASKS,
+    GenerationId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    name_from_json,
+    tasks_from_json,
+    tasks_to_json,
+    whole_from_json,
+)
+
+
+class LeaveReason(str, Enum):
+    """Why a worker left its group in an orderly way."""
+
+    STOPPED = "stopped"
+    """Somebody asked it to stop."""
+    DRAINED = "drained"
+    """Its work was done, or somebody asked it to leave when its running tasks had finished."""
+    KILLED = "killed"
+    """It was ended for good: for example, a user has marked its Airflow task as failed."""
+    RESTARTING = "restarting"
+    """It will be started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """What a worker, while it was a member, has said about a later absence.
+
+    :param left: why it left; None: it was lost, or didn't say
+    :param returns_ms: in how many milliseconds it returns at the latest, if it returns; 0: never; None: it didn't say
+    """
+
+    left: LeaveReason | None = None
+    returns_ms: int | None = None
+
+    @property
+    def at_most_ms(self) -> int | None:
+        """How many milliseconds it can be useful to wait for it; None: unknown."""
+        if self.left is not None and self.left is not LeaveReason.RESTARTING:
+            return 0
+        return self.returns_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedElsewhere:
+    """The tasks that have failed on one worker, and are tried on another one.
+
+    :param places: where those that wait are to be tried next, whatever the shares are
+    :param there: those that are at such a place: they count, but do not move for balance
+    """
+
+    places: Mapping[TaskId, WorkerId] = field(default_factory=dict)
+    there: Tasks = NO_TASKS
+
+
+NONE_ELSEWHERE: Final = TriedElsewhere()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a leader knows when it assigns.
+
+    :param now_ms: wall clock in milliseconds, because deadlines have to hold on another host
+    :param generation: the generation that this rebalance makes
+    :param last_completed: the last generation that the leader itself completed; -1: none
+    :param configured: the planners and tasks that should be running
+    :param owned: what each member says it owns
+    :param revocation_rank: the lowest rank is revoked first; 0 if not given
+    :param named: members that keep their name when they return (KIP-345)
+    :param absent: what workers that are not members have said about their absence; those that said nothing are left out
+    :param draining: members that start nothing more, and leave when their running tasks have finished
+    :param stays: tasks that are not stopped for balance in this round
+    :param costs: the costs of batch tasks; where they differ, these are shared out by cost, the others by number
+    :param tried: the tasks that have failed, and where they are tried again
+    """
+
+    now_ms: int
+    generation: GenerationId
+    last_completed: GenerationId
+    configured: Tasks
+    owned: Mapping[WorkerId, Tasks]
+    revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
+    named: frozenset[WorkerId] = frozenset()
+    absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
+    draining: frozenset[WorkerId] = frozenset()
+    stays: Tasks = NO_TASKS
+    costs: Costs = NO_COSTS
+    tried: TriedElsewhere = NONE_ELSEWHERE
+
+
+class MoveReason(str, Enum):
+    """Why a task starts or stops somewhere."""
+
+    NEW = "new"
+    """Configured, and owned by nobody before; or owned by ``source`` before its job was planned again."""
+    LOST = "lost"
+    """Its worker has lost it, and another gets it."""
+    RETURNED = "returned"
+    """The worker that had lost it gets it back."""
+    BALANCE = "balance"
+    """Revoked from a worker above its share. Or lost by a worker that has returned, but would be above its share."""
+    DUPLICATE = "duplicate"
+    """Two workers owned it: both stop it, and one gets it in the next round."""
+    DELETED = "deleted"
+    """No longer configured."""
+    EAGER = "eager"
+    """The group uses the eager protocol, which deals out everything again."""
+    LEAVING = "leaving"
+    """Its worker is about to leave."""
+    LEARNED = "learned"
+    """Another worker has learned it."""
+    NOT_READY = "not_ready"
+    """Its worker had stopped it for a learner, but that one is not ready."""
+
+
+class Load(NamedTuple):
+    """How many planners, or tasks, a worker has, and how many of them it may keep."""
+
+    has: int
+    share: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Tasks that go the same way. No ``source``: they ran nowhere. No ``target``: they only stop.
+
+    One value has all of them, because a first round starts every task, and should not need a move for each.
+
+    :param load: of the source, in planners or in tasks, if it gave them up for balance by number; None: for another
+        reason, or unknown
+    """
+
+    tasks: Tasks
+    source: WorkerId | None
+    target: WorkerId | None
+    reason: MoveReason
+    load: Load | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tasks": tasks_to_json(self.tasks),
+            "source": self.source,
+            "target": self.target,
+            "reason": self.reason.value,
+            **({"load": list(self.load)} if self.load else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Move:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        source, target = data["source"], data["target"]
+        return cls(
+            tasks=tasks_from_json(data["tasks"]),
+            source=None if source is None else WorkerId(name_from_json(source)),
+            target=None if target is None else WorkerId(name_from_json(target)),
+            reason=MoveReason(data["reason"]),
+            load=_load_from_json(data.get("load")),
+        )
+
+
+def _load_from_json(data: Any) -> Load | None:
+    if data is None:
+        return None
+    has, share = (whole_from_json(number, "a load", most=HIGHEST_INDEX) for number in data)
+    return Load(has, share)
+
+
+def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:
+    """Each task that moves, with its move, in the order of the moves."""
+    return ((task, move) for move in moves for task in sorted(move.tasks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a leader carries from one round to the next (the fields of Java's IncrementalCooperativeAssignor).
+
+    :param generation: the generation of the last round that was computed
+    :param assignment: the assignment after it, by worker; lost tasks that wait stay with the worker that had them
+    :param revoked: what that round revoked
+    :param members: who took part in it
+    :param candidates: workers that had no tasks while a delay ran, so may be lost ones that have returned
+    :param deadline_ms: wall clock at which the running delay ends; 0: none runs
+    :param revoked_in_previous: whether that round revoked for balance
+    :param successive_revocations: how many rounds in succession wanted to, for the backoff
+    :param next_moves_at_ms: under a policy with steps, the wall clock before which no running task is stopped for
+        balance; 0: at any time
+    :param released: moves of that round that the next one completes: who gave up what
+    :param awaited: until when (wall clock) lost work waits for workers that have said when they will return
+    :param former: what workers had of jobs that are being planned again, so that it is not configured now
+    """
+
+    generation: GenerationId = NO_GENERATION
+    assignment: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    revoked: Tasks = NO_TASKS
+    members: frozenset[WorkerId] = frozenset()
+    candidates: tuple[WorkerId, ...] = ()
+    deadline_ms: int = 0
+    revoked_in_previous: bool = False
+    successive_revocations: int = 0
+    next_moves_at_ms: int = 0
+    released: tuple[Move, ...] = ()
+    awaited: Mapping[WorkerId, int] = field(default_factory=dict)
+    former: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+
+    @property
+    def ends_ms(self) -> tuple[int, ...]:
+        """When the running delays end, wall clock."""
+        return (*self.awaited.values(), *((self.deadline_ms,) if self.deadline_ms else ()))
+
+    def overdue(self, now_ms: int) -> Memory:
+        """A copy in which all delays have ended."""
+        return replace(
+            self,
+            deadline_ms=min(self.deadline_ms, now_ms),
+            next_moves_at_ms=min(self.next_moves_at_ms, now_ms),
+            awaited={worker: min(end_ms, now_ms) for worker, end_ms in self.awaited.items()},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation,
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
+            "revoked": tasks_to_json(self.revoked),
+            "members": sorted(self.members),
+            "candidates": list(self.candidates),
+            "deadline_ms": self.deadline_ms,
+            "revoked_in_previous": self.revoked_in_previous,
+            "successive_revocations": self.successive_revocations,
+            "next_moves_at_ms": self.next_moves_at_ms,
+            "released": [move.to_json() for move in self.released],
+            "awaited": dict(self.awaited),
+            "former": {worker: tasks_to_json(tasks) for worker, tasks in self.former.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Memory:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(
+            generation=GenerationId(
+                whole_from_json(data["generation"], "a generation", least=NO_GENERATION, most=HIGHEST_INDEX)
+            ),
+            assignment=shares_from_json(data["assignment"]),
+            revoked=tasks_from_json(data["revoked"]),
+            members=frozenset(WorkerId(name_from_json(worker)) for worker in data["members"]),
+            candidates=tuple(WorkerId(name_from_json(worker)) for worker in data["candidates"]),
+            deadline_ms=whole_from_json(data["deadline_ms"], "a deadline"),
+            revoked_in_previous=bool(data["revoked_in_previous"]),
+            successive_revocations=whole_from_json(data["successive_revocations"], "a number of rounds"),
+            next_moves_at_ms=whole_from_json(data.get("next_moves_at_ms", 0), "a time"),
+            released=tuple(Move.from_json(move) for move in data.get("released", ())),
+            awaited={
+                WorkerId(name_from_json(worker)): whole_from_json(until_ms, "a deadline")
+                for worker, until_ms in data.get("awaited", {}).items()
+            },
+            former=shares_from_json(data.get("former", {})),
+        )
+
+
+def shares_to_json(shares: Mapping[WorkerId, Tasks]) -> dict[str, Any]:
+    """Tasks by worker, as JSON."""
+    return {worker: tasks_to_json(tasks) for worker, tasks in shares.items()}
+
+
+def shares_from_json(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
+    """The inverse of :func:`shares_to_json`.
+
+    :raises AttributeError, TypeError, ValueError: for anything else
+    """
+    return {WorkerId(name_from_json(worker)): tasks_from_json(tasks) for worker, tasks in data.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAssignment:
+    """The result of a round. Every mapping has an entry for every member.
+
+    :param assigned: what each member starts
+    :param revoked: what each member stops
+    :param target: what each member has after this round: what it owned, less revoked, with assigned
+    :param delay_ms: members join again after so many milliseconds; 0: no need to
+    """
+
+    assigned: Mapping[WorkerId, Tasks]
+    revoked: Mapping[WorkerId, Tasks]
+    target: Mapping[WorkerId, Tasks]
+    delay_ms: int
+    memory: Memory
+    moves: tuple[Move, ...]

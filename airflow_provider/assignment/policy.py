@@ -1,0 +1,168 @@
+"""How a group's leader resolves an imbalance: immediately, after a delay, or step by step.
+
+These are the three designs of "Incremental Cooperative Rebalancing: Support and Policies". Each stops only what moves;
+they differ in when. Only the leader's policy counts. On the wire its decisions are revocations and delays as in
+KIP-415, so members need not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from reprlib import repr as short
+from typing import Any, Final
+
+from airflow_provider.values.model import ConnectProtocol
+
+LONGEST_DELAY_MS: Final = 2**31 - 1
+"""A delay is an int32 on the wire."""
+
+
+class PolicyError(ValueError):
+    """Settings that don't make a policy.
+
+    :param setting: the wrong one, by its name in this module
+    :param problem: what is wrong with it
+    """
+
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(f"{setting}: {problem}")
+        self.setting = setting
+        self.problem = problem
+
+
+class PolicyName(str, Enum):
+    """The name of a policy, as users write it."""
+
+    IMMEDIATE = "immediate"
+    """Design I: any imbalance is resolved in the next round."""
+    DEFERRED = "deferred"
+    """Design II, KIP-415: lost work waits for its worker."""
+    INCREMENTAL = "incremental"
+    """Design III: as Design II, and balance comes in steps of a limited number of moves."""
+
+
+def _check(setting: str, value: object, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LONGEST_DELAY_MS:
+        raise PolicyError(setting, f"{short(value)} must be a whole number from {least} to {LONGEST_DELAY_MS}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred:
+    """Lost work waits; what is above a worker's share is revoked in one round.
+
+    Without a delay this is exactly design I, so that has no class of its own: lost work is placed in the round that
+    finds it lost, and with nothing to wait for, successive rounds may revoke.
+
+    :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0: nothing waits
+    """
+
+    max_delay_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        _check("max_delay_ms", self.max_delay_ms, least=0)
+
+    @property
+    def name(self) -> PolicyName:
+        return PolicyName.DEFERRED if self.max_delay_ms else PolicyName.IMMEDIATE
+
+
+IMMEDIATE: Final = Deferred(max_delay_ms=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incremental:
+    """Balance comes in steps, so that a scale-up can be paced; lost work waits as in :class:`Deferred`.
+
+    Only what is taken from workers for balance is limited. Lost and new work is not counted, because a limit would only
+    keep it from running (slots limit how much of it a worker starts).
+
+    :param max_moves: so many tasks, planners included, are taken from workers in a round, over the whole group
+    :param move_interval_ms: the time from the round that gives them to others to the next one that takes any
+    :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0: lost work does not wait
+    """
+
+    max_moves: int
+    move_interval_ms: int = 30_000
+    max_delay_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        _check("max_moves", self.max_moves, least=1)
+        _check("move_interval_ms", self.move_interval_ms, least=0)
+        _check("max_delay_ms", self.max_delay_ms, least=0)
+
+    @property
+    def name(self) -> PolicyName:
+        return PolicyName.INCREMENTAL
+
+
+Policy = Deferred | Incremental
+
+
+def make_policy(
+    name: PolicyName,
+    *,
+    max_delay_ms: int | None = None,
+    max_moves: int | None = None,
+    move_interval_ms: int | None = None,
+) -> Policy:
+    """Make the policy that a user asked for, with defaults for what is None.
+
+    :raises PolicyError: for a setting that is out of range, missing, or has no meaning under that policy
+    """
+    if name is PolicyName.INCREMENTAL:
+        if max_moves is None:
+            raise PolicyError("max_moves", "the policy 'incremental' needs to know how many tasks may move in a round")
+        return Incremental(max_moves=max_moves, **_given(move_interval_ms=move_interval_ms, max_delay_ms=max_delay_ms))
+    for setting, value in (("max_moves", max_moves), ("move_interval_ms", move_interval_ms)):
+        if value is not None:
+            raise PolicyError(setting, f"does not apply to the policy '{name.value}', only to 'incremental'")
+    if name is PolicyName.DEFERRED:
+        return Deferred(**_given(max_delay_ms=max_delay_ms))
+    if max_delay_ms:
+        raise PolicyError("max_delay_ms", "does not apply to the policy 'immediate', under which nothing waits")
+    return IMMEDIATE
+
+
+def check_protocol(policy: Policy, protocol: ConnectProtocol) -> None:
+    """Refuse a policy of steps where every round stops everything.
+
+    :raises PolicyError: for an incremental policy with a worker that only uses the eager protocol
+    """
+    if isinstance(policy, Incremental) and protocol is ConnectProtocol.EAGER:
+        raise PolicyError(
+            "policy", "'incremental' can't be kept with connect.protocol=eager: each round stops all tasks"
+        )
+
+
+def policy_to_json(policy: Policy) -> dict[str, Any]:
+    return {"name": policy.name.value, **{field.name: getattr(policy, field.name) for field in fields(policy)}}
+
+
+def policy_from_json(data: Mapping[str, Any]) -> Policy:
+    """The inverse of :func:`policy_to_json`.
+
+    :raises KeyError, ValueError: for anything else
+    """
+    settings = {setting: value for setting, value in data.items() if setting != "name"}
+    try:
+        return make_policy(PolicyName(data["name"]), **settings)
+    except TypeError as wrong:
+        raise ValueError(f"not a policy: {wrong}") from wrong
+
+
+def policy_in_words(policy: Policy) -> str:
+    """Describe a policy in one line."""
+    wait = (
+        f"lost tasks wait up to {policy.max_delay_ms / 1000:g} s" if policy.max_delay_ms else "lost tasks do not wait"
+    )
+    if isinstance(policy, Incremental):
+        steps = f"at most {policy.max_moves} moves a round, {policy.move_interval_ms / 1000:g} s apart"
+        return f"{policy.name.value} ({steps}; {wait})"
+    return f"{policy.name.value} ({wait})"
+
+
+def _given(**settings: int | None) -> dict[str, int]:
+    """The settings without those that have defaults."""
+    return {setting: value for setting, value in settings.items() if value is not None}

@@ -1,0 +1,143 @@
+"""Deals out tasks to the workers that have the least, so that each job is spread.
+
+Kafka Connect balances numbers only, so the tasks of one connector may all end up on one worker (KAFKA-17049). Here the
+numbers are the same, but among workers with equally many tasks the one with the fewest of the same job is next.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.assignment.shares import Shares
+from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
+
+_by_index = itemgetter(1)
+
+
+NOTHING_BESIDE: Final[Mapping[WorkerId, int]] = MappingProxyType({})
+
+
+def deal(
+    tasks: Iterable[TaskId],
+    loads: Mapping[WorkerId, int],
+    held: Shares,
+    beside: Mapping[WorkerId, int] = NOTHING_BESIDE,
+) -> dict[WorkerId, list[TaskId]]:
+    """Give each task to a worker with the lowest load, as Java's ``assignTasks`` does.
+
+    It takes nearly linear time in the number of tasks: for a job, it looks at no more workers than the job has tasks.
+
+    :param loads: the load with which each worker begins; may be negative, as only differences matter
+    :param held: the tasks that each worker has, to count those of the same jobs
+    :param beside: how many other tasks each worker has; of equally loaded workers, those with the fewest come first
+    :return: what each worker is given; only workers that are given something
+    """
+    jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
+    for task in tasks:
+        jobs[task[0]].append(task)
+    if not jobs:
+        return {}
+    order = sorted(loads, key=lambda worker: (loads[worker], beside.get(worker, 0), worker))
+    held_by_job = _count_jobs(jobs, order, held)
+    in_order = {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
+    if loads[order[0]] == loads[order[-1]] and not any(held_by_job.values()):
+        hands = _in_turn(in_order, len(order))
+    else:
+        hands = _one_by_one(
+            in_order,
+            _Queue([loads[worker] for worker in order], [beside.get(worker, 0) for worker in order]),
+            held_by_job,
+        )
+    return {worker: hand for worker, hand in zip(order, hands, strict=True) if hand}
+
+
+def _in_turn(jobs: Mapping[str, list[TaskId]], places: int) -> list[list[TaskId]]:
+    """The result of :func:`_one_by_one` where all loads are equal and nobody has any of these jobs: round robin."""
+    tasks = list(chain.from_iterable(jobs.values()))
+    return [tasks[place::places] for place in range(places)]
+
+
+def _one_by_one(jobs: Mapping[str, list[TaskId]], queue: _Queue, held: dict[str, dict[int, int]]) -> list[list[TaskId]]:
+    """:param held: see :func:`_count_jobs`; consumed"""
+    hands: list[list[TaskId]] = [[] for _ in queue.places]
+    for job, tasks in jobs.items():
+        for place, task in zip(queue.serve(len(tasks), held[job]), tasks, strict=True):
+            hands[place].append(task)
+    return hands
+
+
+def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares) -> dict[str, dict[int, int]]:
+    """For each job, the places that have tasks of it, and how many."""
+    counts: dict[str, dict[int, int]] = {job: {} for job in jobs}
+    for place, worker in enumerate(order):
+        for job, _ in held.get(worker, NO_TASKS):
+            if job in counts:
+                of_job = counts[job]
+                of_job[place] = of_job.get(place, 0) + 1
+    return counts
+
+
+class _Queue:
+    """The places of the workers that have the least. When all were served, those with one task more are added.
+
+    A worker's place is its position in the order by load, then by what it has besides, then by name.
+
+    :param loads: by place, so the lowest comes first
+    :param beside: by place
+    """
+
+    __slots__ = ("_beside", "_level", "_loads", "_waiting")
+
+    def __init__(self, loads: list[int], beside: list[int]) -> None:
+        self._loads = loads
+        self._beside = beside if any(beside) else []
+        self._level = loads[0]
+        self._waiting = self._on_level()
+
+    @property
+    def places(self) -> range:
+        return range(len(self._loads))
+
+    def _on_level(self) -> list[int]:
+        """All places at or below the level: those served up to it, and those that had so much from the start."""
+        return self._in_order(range(bisect_right(self._loads, self._level)))
+
+    def _in_order(self, places: Iterable[int]) -> list[int]:
+        """Those that have the least besides come first."""
+        return self._least_beside_first(sorted(places))
+
+    def _least_beside_first(self, places: list[int]) -> list[int]:
+        return sorted(places, key=self._beside.__getitem__) if self._beside else places
+
+    def serve(self, number: int, count: dict[int, int]) -> list[int]:
+        """Choose the places that get the next tasks of one job, in turn.
+
+        :param number: how many tasks
+        :param count: how many tasks of the job each place has, without places that have none; consumed
+        """
+        served: list[int] = []
+        while True:
+            turn = self._serve_on_level(number - len(served), count)
+            served += turn
+            if len(served) == number:
+                return served
+            for place in turn:
+                count[place] = count.get(place, 0) + 1
+            self._level += 1
+            self._waiting = self._on_level()
+
+    def _serve_on_level(self, number: int, count: dict[int, int]) -> list[int]:
+        """Choose at most ``number`` waiting places: those that have the least besides, then those with the fewest tasks
+        of the job, then the first.
+        """
+        first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job
+        if count:
+            first = self._least_beside_first(sorted(first, key=lambda place: count.get(place, 0)))
+        self._waiting[: len(first)] = self._in_order(first[number:])
+        return first[:number]

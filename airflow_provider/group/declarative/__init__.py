@@ -1,0 +1,1 @@
+"""Groups that a coordinator moves towards a target (KIP-848)."""

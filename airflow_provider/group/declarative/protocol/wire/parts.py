@@ -1,0 +1,85 @@
+"""Parts that several messages have: connectors and tasks, and assignors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.group.declarative.protocol.wire.structs import Field, Struct
+from airflow_provider.group.declarative.protocol.wire.types import (
+    COMPACT_BYTES,
+    COMPACT_STRING,
+    INT8,
+    INT16,
+    INT32,
+    CompactArrayOf,
+    CompactNullable,
+)
+from airflow_provider.values.model import TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorsAndTasks:
+    """Planners and tasks.
+
+    The proposal's schemas call this ConnectorsAndTasks, ConnectorsAndTask and ConnectorsTasks, spell its fields with
+    and without a capital, and give one of them three types. Here it is one struct. As in all of the schemas, messages
+    have an array of it; this code writes one entry with everything, or none.
+
+    :param connectors: the jobs whose planners are meant
+    :param tasks: tasks with an index of 0 or more
+    """
+
+    connectors: tuple[str, ...] = ()
+    tasks: tuple[TaskId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignor:
+    """A client side assignor that a member has.
+
+    :param name: not empty
+    :param minimum_version: the lowest version of metadata that it can read, at least -1
+    :param maximum_version: the highest version of metadata that it can read
+    :param reason: why the metadata have changed, as the assignor numbers reasons
+    :param version: the version of ``metadata``
+    """
+
+    name: str
+    minimum_version: int
+    maximum_version: int
+    reason: int = 0
+    version: int
+    metadata: bytes = b""
+
+
+_CONNECTOR_TASK_ID: Final = Struct(
+    "ConnectorTaskID",
+    TaskId,
+    (Field("ConnectorId", COMPACT_STRING, attribute="job"), Field("TaskId", INT32, attribute="index")),
+)
+"""The proposal's data model has an int8 for the index, which would limit a job to 128 tasks. It is an int32 here."""
+
+CONNECTORS_AND_TASKS: Final = CompactArrayOf(
+    Struct(
+        "ConnectorsAndTasks",
+        ConnectorsAndTasks,
+        (Field("Connectors", CompactArrayOf(COMPACT_STRING)), Field("Tasks", CompactArrayOf(_CONNECTOR_TASK_ID))),
+    )
+)
+NULLABLE_CONNECTORS_AND_TASKS: Final = CompactNullable(CONNECTORS_AND_TASKS)
+
+ASSIGNORS: Final = CompactArrayOf(
+    Struct(
+        "Assignor",
+        Assignor,
+        (
+            Field("Name", COMPACT_STRING),
+            Field("MinimumVersion", INT16),
+            Field("MaximumVersion", INT16),
+            Field("Reason", INT8),
+            Field("Version", INT16),
+            Field("Metadata", COMPACT_BYTES),
+        ),
+    )
+)

@@ -1,0 +1,143 @@
+"""The records of a coordinator, which it keeps in a compacted topic.
+
+A key begins with an int16, the type of the record, and then has the fields of that key. A value begins with an int16,
+its version, and then has the fields of that value; a null value is a tombstone. Each type has a line in
+:data:`RECORD_TYPES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.group.declarative.protocol.wire import assignment_values, keys, metadata_values
+from airflow_provider.group.declarative.protocol.wire.assignment_values import (
+    ConnectWorkerGroupCurrentMemberAssignmentValue,
+    ConnectWorkerGroupTargetAssignmentValue,
+)
+from airflow_provider.group.declarative.protocol.wire.errors import (
+    MalformedMessageError,
+    UnwritableMessageError,
+    placed,
+)
+from airflow_provider.group.declarative.protocol.wire.keys import RecordKey
+from airflow_provider.group.declarative.protocol.wire.metadata_values import (
+    ConnectWorkerGroupConfigurationValue,
+    ConnectWorkerGroupConnectorsTasksMetadataValue,
+    ConnectWorkerGroupMemberMetadataValue,
+    ConnectWorkerGroupMetadataValue,
+)
+from airflow_provider.group.declarative.protocol.wire.reader import Reader
+from airflow_provider.group.declarative.protocol.wire.structs import PlainStruct, Struct
+from airflow_provider.group.declarative.protocol.wire.writer import Writer
+
+RecordValue = (
+    ConnectWorkerGroupMetadataValue
+    | ConnectWorkerGroupConnectorsTasksMetadataValue
+    | ConnectWorkerGroupMemberMetadataValue
+    | ConnectWorkerGroupTargetAssignmentValue
+    | ConnectWorkerGroupCurrentMemberAssignmentValue
+    | ConnectWorkerGroupConfigurationValue
+)
+
+_VALUE_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record.
+
+    :param value: of the type that belongs to the key; None: a tombstone
+    """
+
+    key: RecordKey
+    value: RecordValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """The schemas of one type of record.
+
+    :param version: the version of the key, which identifies the type
+    """
+
+    version: int
+    key: PlainStruct
+    value: Struct
+
+
+RECORD_TYPES: Final = (
+    RecordType(3, keys.GROUP_METADATA_KEY, metadata_values.GROUP_METADATA_VALUE),
+    RecordType(4, keys.CONNECTORS_TASKS_METADATA_KEY, metadata_values.CONNECTORS_TASKS_METADATA_VALUE),
+    RecordType(5, keys.MEMBER_METADATA_KEY, metadata_values.MEMBER_METADATA_VALUE),
+    RecordType(6, keys.TARGET_ASSIGNMENT_KEY, assignment_values.TARGET_ASSIGNMENT_VALUE),
+    RecordType(7, keys.CURRENT_MEMBER_ASSIGNMENT_KEY, assignment_values.CURRENT_MEMBER_ASSIGNMENT_VALUE),
+    RecordType(8, keys.CONFIGURATION_KEY, metadata_values.CONFIGURATION_VALUE),
+)
+
+_BY_VERSION: Final[Mapping[int, RecordType]] = MappingProxyType({one.version: one for one in RECORD_TYPES})
+_BY_KEY: Final[Mapping[type, RecordType]] = MappingProxyType({one.key.make: one for one in RECORD_TYPES})
+
+
+def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+    """Write a record's key and value; the value of a tombstone is None.
+
+    :raises UnwritableMessageError: the value does not belong to the key, or a field can't hold its value
+    """
+    record_type = _BY_KEY[type(record.key)]
+    with placed("key"):
+        key = Writer()
+        key.int16(record_type.version)
+        record_type.key.write(key, record.key)
+    if record.value is None:
+        return key.done(), None
+    with placed("value"):
+        if type(record.value) is not record_type.value.make:
+            raise UnwritableMessageError(f"a {record_type.value.name}", f"found a {type(record.value).__name__}")
+        value = Writer()
+        value.int16(_VALUE_VERSION)
+        record_type.value.write(value, record.value)
+    return key.done(), value.done()
+
+
+def decode_record(key: bytes, value: bytes | None) -> Record:
+    """Read a record.
+
+    :raises MalformedMessageError: these are not the key and the value of a record
+    """
+    with placed("key"):
+        reader = Reader(key)
+        with placed("version"):
+            record_type = _BY_VERSION[reader.one_of(_BY_VERSION)]
+        read = record_type.key.read(reader)
+        reader.end()
+    return Record(read, None if value is None else _decode_value(record_type.value, value))
+
+
+def group_of(key: bytes | None) -> str | None:
+    """The group whose record has this key. None: it is no such key."""
+    try:
+        return decode_record(key or b"", None).key.group_id
+    except MalformedMessageError:
+        return None
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """A record as JSON, with the field names of the schemas; bytes are hex."""
+    record_type = _BY_KEY[type(record.key)]
+    return {
+        "key": {"version": record_type.version, **record_type.key.to_json(record.key)},
+        "value": None if record.value is None else record_type.value.to_json(record.value),
+    }
+
+
+def _decode_value(struct: Struct, data: bytes) -> Any:
+    with placed("value"):
+        reader = Reader(data)
+        with placed("version"):
+            reader.one_of((_VALUE_VERSION,))
+        value = struct.read(reader)
+        reader.end()
+        return value

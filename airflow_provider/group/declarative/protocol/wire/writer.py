@@ -1,0 +1,61 @@
+"""Writes Kafka's primitive types, one after the other."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from airflow_provider.group.declarative.protocol.wire.errors import UnwritableMessageError
+
+_INT8: Final = struct.Struct(">b")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+
+
+class Writer:
+    """Collects bytes.
+
+    The methods for integers raise UnwritableMessageError if a value does not fit.
+    """
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def done(self) -> bytes:
+        """All bytes that were written."""
+        return bytes(self._bytes)
+
+    def int8(self, value: int) -> None:
+        self._integer(_INT8, value)
+
+    def int16(self, value: int) -> None:
+        self._integer(_INT16, value)
+
+    def int32(self, value: int) -> None:
+        self._integer(_INT32, value)
+
+    def int64(self, value: int) -> None:
+        self._integer(_INT64, value)
+
+    def unsigned_varint(self, value: int) -> None:
+        """Write a value as :meth:`Reader.unsigned_varint` reads it.
+
+        :param value: 0 to 2**31 - 1; not checked
+        """
+        while value > 0x7F:
+            self._bytes.append(value & 0x7F | 0x80)
+            value >>= 7
+        self._bytes.append(value)
+
+    def put(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        self._bytes += data
+
+    def _integer(self, form: struct.Struct, value: int) -> None:
+        try:
+            self._bytes += form.pack(value)
+        except struct.error:
+            raise UnwritableMessageError(f"an integer of {form.size} bytes", f"found {value!r}") from None

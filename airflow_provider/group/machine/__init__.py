@@ -1,0 +1,1 @@
+"""What the machines of all members have in common. Pure."""

@@ -1,0 +1,234 @@
+"""Uses a group's topics from code without an event loop (operators, the CLI, a page): each call opens, acts, closes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin TimeoutError only since Python 3.11
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from anyio.from_thread import start_blocking_portal
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.complaints import Complaints
+from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicError, TopicTimeoutError
+from airflow_provider.kafka.topics.event_record import read_event
+from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import Record, TopicReader
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER
+from airflow_provider.state.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
+from airflow_provider.state.records import ControlRecord, Event, JobDefinition, TopicNames
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.scaling import Goal, ScaleDown
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import TaskId
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSnapshot:
+    """The content of a group's topics."""
+
+    group: str
+    jobs: JobsSnapshot
+    status: StatusSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What has happened in a group, in the order of the topic.
+
+    :param unreadable: how many records could not be read
+    """
+
+    events: tuple[Event, ...]
+    unreadable: int
+
+
+def list_groups(settings: KafkaSettings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
+    """The groups whose topics this connection can see.
+
+    :raises BrokerAwayError: if no broker answers in time
+    """
+    admin = TopicAdmin(settings.librdkafka(), Outage(settings.bootstrap_servers))
+    return run(lambda: admin.groups(timeout_s=timeout_s))
+
+
+def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupSnapshot:
+    """Read a group's topics to their end. Creates none.
+
+    :raises NoTopicError: if there is no such group
+    :raises TopicError: if its topics can't be read
+    """
+
+    async def read() -> GroupSnapshot:
+        topics = GroupTopics(settings, group)
+        topics.attach()
+        try:
+            await topics.catch_up(timeout_s=timeout_s)
+            return GroupSnapshot(group=group, jobs=topics.jobs, status=topics.status)
+        finally:
+            await topics.aclose()
+
+    return run(read)
+
+
+def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
+    """As :meth:`GroupTopics.submit`; creates the group's topics if they are missing."""
+
+    async def submit() -> Submission:
+        async with GroupTopics(settings, group, SUBMITTER) as topics:
+            return await topics.submit(definition)
+
+    return run(submit)
+
+
+def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
+    """As :meth:`GroupTopics.remove`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def remove() -> bool:
+        async with GroupTopics(settings, group, STEERER) as topics:
+            return await topics.remove(job, by=by, defined_at=defined_at)
+
+    return run(remove)
+
+
+def retry_failed(
+    settings: KafkaSettings,
+    group: str,
+    job: str,
+    indexes: Collection[int] | None = None,
+    *,
+    by: str,
+    defined_at: int | None = None,
+) -> tuple[TaskId, ...]:
+    """As :meth:`GroupTopics.retry_failed`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def retry() -> tuple[TaskId, ...]:
+        async with GroupTopics(settings, group, RETRIER) as topics:
+            await topics.catch_up()
+            return await topics.retry_failed(job, indexes, by=by, defined_at=defined_at)
+
+    return run(retry)
+
+
+def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
+    """As :meth:`GroupTopics.carry_out`.
+
+    :raises NoTopicError: if there is no such group
+    """
+    needs = STOPPER if isinstance(operation, SetLogLevel | Rebalance) else STEERER
+
+    async def act() -> Outcome:
+        async with GroupTopics(settings, group, needs) as topics:
+            return await topics.carry_out(operation, by=by)
+
+    return run(act)
+
+
+def scale_down(settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> ScaleDown:
+    """As :meth:`GroupTopics.scale_down`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def ask() -> ScaleDown:
+        async with GroupTopics(settings, group, STOPPER) as topics:
+            return await topics.scale_down(goal, by=by)
+
+    return run(ask)
+
+
+def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
+    """As :meth:`GroupTopics.publish_control`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def send() -> None:
+        async with GroupTopics(settings, group, STOPPER) as topics:
+            await topics.publish_control(control)
+
+    run(send)
+
+
+def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Timeline:
+    """Read a group's events topic to its end.
+
+    :raises NoTopicError: if there is no such group
+    :raises TopicError: if the topic can't be read
+    """
+    config, outage = settings.librdkafka(), Outage(settings.bootstrap_servers)
+    topic = TopicNames.of(group).events
+    admin = TopicAdmin(config, outage)
+    reader = TopicReader(config, outage)
+    try:
+        ends = run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
+        collector = _Collector(topic, ends[topic])
+        reader.follow({topic: collector})
+        collector.done.result(timeout_s)
+    except FutureTimeoutError:
+        if outage.away:
+            raise BrokerAwayError(outage.servers, f"reading {topic}", outage.reason) from None
+        raise TopicTimeoutError(f"the topic {topic!r} could not be read to its end within {timeout_s:g} s") from None
+    finally:
+        reader.close()
+        admin.close()
+    return Timeline(events=tuple(collector.events), unreadable=collector.unreadable)
+
+
+class _Collector:
+    """Collects events up to the offset ``end``."""
+
+    def __init__(self, topic: str, end: int) -> None:
+        self._complaints = Complaints(topic)
+        self._end = end
+        self.events: list[Event] = []
+        self.unreadable = 0
+        self.done: Future[None] = Future()
+        self.reached(0)
+
+    def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            event = read_event(record, self._complaints)
+            if event is None:
+                self.unreadable += 1
+            else:
+                self.events.append(event)
+            self.reached(record.offset + 1)
+
+    def again(self) -> None:
+        """Ignored: by then, it has read to the end."""
+
+    def reached(self, offset: int) -> None:
+        if offset >= self._end and not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, error: TopicError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def closed(self) -> None:
+        self._complaints.tell()
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on a loop of its own, in another thread, and return its result.
+
+    This thread may have a running loop, as in an asynchronous task. And signals are handled in the main thread, which
+    only waits.
+    """
+    with start_blocking_portal() as portal:
+        result: T = portal.call(work)
+        return result

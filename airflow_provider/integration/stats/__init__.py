@@ -1,0 +1,1 @@
+"""What workers and coordinators send to Airflow's stats."""

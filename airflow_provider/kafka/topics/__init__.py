@@ -1,0 +1,1 @@
+"""Reads and writes the topics of a group, through :mod:`airflow_provider.kafka.topics.group_topics`."""

@@ -1,0 +1,40 @@
+"""Makes clients of librdkafka."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaException
+
+from airflow_provider.kafka.topics.errors import TopicError
+
+C = TypeVar("C")
+
+# At log level 0, librdkafka still logs fatal errors. They are silenced, because the code that uses a client reports
+# them, together with what to do.
+_silence: Final = logging.getLogger(f"{__name__}.silence")
+_silence.disabled = True
+
+COMMON: Final[Mapping[str, Any]] = {
+    # A topic that is created automatically has the broker's default settings: it would not be compacted.
+    "allow.auto.create.topics": False,
+    "reconnect.backoff.max.ms": 1_000,
+    "log_level": 0,
+    "logger": _silence,
+}
+"""Settings of all clients. They override those of the connection."""
+
+
+def make_client(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
+    """Make a client of librdkafka.
+
+    :param kind: the client's class. Each class refuses other settings, some only in combination
+    :raises TopicError: if it refuses these settings
+    """
+    try:
+        return kind(config)
+    except (KafkaException, TypeError, ValueError) as refused:
+        why = refused.args[0].str() if isinstance(refused, KafkaException) else refused
+        raise TopicError(f"librdkafka refuses the connection's settings: {why}") from refused

@@ -1,1 +1,0 @@
-"""Requests and connections of the group protocol, used through :mod:`airflow_provider.kafka.transport`."""

@@ -1,0 +1,158 @@
+"""The watches of one worker: one for each server on which queries of its tasks run."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.watch_events import QueryEvent, ServerBack, ServerSilent, WatchEvent
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S: Final = 30.0
+"""How often the settings are read again while a server is silent: the token may have changed."""
+
+
+class Watch(Protocol):
+    """The watch of one server (:class:`~airflow_provider.spark.connect.watching.QueryWatch`)."""
+
+    @property
+    def watched(self) -> Set[QueryHandle]: ...
+
+    def watch(self, handle: QueryHandle) -> None: ...
+
+    def let_go(self, handle: QueryHandle) -> None: ...
+
+    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None: ...
+
+    async def find(self, handle: QueryHandle) -> QueryHandle | None: ...
+
+    async def close(self) -> None: ...
+
+
+MakeWatch = Callable[[ConnectSettings, Callable[[WatchEvent], None]], Watch]
+"""Makes the watch of a server, given the callback for its events."""
+SettingsOf = Callable[[QueryHandle], Awaitable[ConnectSettings]]
+"""How to use the server of a handle. The message of an exception says, without secrets, why it can't be used."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """:ivar looked_at: when its settings were read last (the loop's clock)"""
+
+    settings: ConnectSettings
+    watch: Watch
+    looked_at: float
+
+
+class Watches:
+    """All watches of a worker, by server. Belongs to one event loop.
+
+    :param hear: called with the events of queries
+    :param on_silence: called when :attr:`silent` has changed
+    """
+
+    def __init__(
+        self,
+        settings_of: SettingsOf,
+        make_watch: MakeWatch,
+        hear: Callable[[QueryEvent], None],
+        on_silence: Callable[[], None],
+    ) -> None:
+        self._settings_of = settings_of
+        self._make_watch = make_watch
+        self._hear = hear
+        self._on_silence = on_silence
+        self._open: dict[ConnectServer, _Open] = {}
+        self._opening = asyncio.Lock()
+        self._silent: dict[ConnectServer, asyncio.Task[None]] = {}
+
+    @property
+    def silent(self) -> bool:
+        """Whether something is watched on a server that does not answer."""
+        return bool(self._silent)
+
+    async def of(self, handle: QueryHandle) -> Watch:
+        """:raises Exception: if its server can't be used; the message says why"""
+        async with self._opening:  # one channel for each server
+            known = self._open.get(handle.server)
+            if known is None:
+                known = self._make(handle.server, await self._settings_of(handle))
+            return known.watch
+
+    async def look_again(self, handle: QueryHandle) -> None:
+        """Read the settings of its server again, and reconnect if they have changed.
+
+        :raises Exception: if the server can't be used; the message says why
+        """
+        async with self._opening:
+            known = self._open.get(handle.server)
+            if known is None or _now() < known.looked_at + LOOK_AGAIN_S:
+                return
+            known.looked_at = _now()
+            settings = await self._settings_of(handle)
+            if settings == known.settings:
+                return
+            log.info("The connection of Spark Connect server %s has changed: using its new settings", handle.server)
+            other = self._make(handle.server, settings)
+            self._hears_again(handle.server)  # first: the new watch may already know that the server is silent
+            for each in known.watch.watched:
+                other.watch.watch(each)
+            await known.watch.close()  # last: if this is cancelled, the new watch already has all queries
+
+    def let_go(self, handle: QueryHandle) -> None:
+        known = self._open.get(handle.server)
+        if known is not None:
+            known.watch.let_go(handle)
+            if not known.watch.watched:
+                self._hears_again(handle.server)
+
+    async def close(self) -> None:
+        looking = list(self._silent.values())
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+        self._silent.clear()
+        for known in self._open.values():
+            await known.watch.close()
+        self._open.clear()
+
+    def _make(self, server: ConnectServer, settings: ConnectSettings) -> _Open:
+        watch = self._make_watch(settings, functools.partial(self._on_event, server))
+        known = self._open[server] = _Open(settings, watch, _now())
+        return known
+
+    def _on_event(self, server: ConnectServer, event: WatchEvent) -> None:
+        if isinstance(event, ServerBack):
+            self._hears_again(server)
+        elif not isinstance(event, ServerSilent):
+            self._hear(event)
+        elif server not in self._silent:
+            self._silent[server] = asyncio.ensure_future(self._look_again_and_again(server))
+            self._on_silence()
+
+    def _hears_again(self, server: ConnectServer) -> None:
+        looking = self._silent.pop(server, None)
+        if looking is not None:
+            if looking is not asyncio.current_task():
+                looking.cancel()
+            self._on_silence()
+
+    async def _look_again_and_again(self, server: ConnectServer) -> None:
+        while self._silent.get(server) is asyncio.current_task():
+            await asyncio.sleep(LOOK_AGAIN_S)
+            for handle in list(self._open[server].watch.watched)[:1]:
+                try:
+                    await self.look_again(handle)
+                except Exception as failed:  # noqa: BLE001 - Airflow's: the old settings are used
+                    log.warning("Could not read the settings of %s again: %s", server, failed)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

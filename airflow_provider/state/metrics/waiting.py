@@ -1,0 +1,63 @@
+"""How long a job's tasks have waited to start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.progress import needs_running
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.model import TaskId, planner_of
+
+
+def waits_since_ms(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> int | None:
+    """Since when the longest waiting task has waited (wall clock, ms since 1970); None: none waits.
+
+    Waiting is not recorded. So a task has waited since it was planned, since its last attempt ended, or, if its worker
+    was lost, since the last round: at least that long.
+    """
+    definition, plan = jobs.jobs[job], jobs.plan_of(job)
+    if plan is None:
+        return _planner_waits(definition, jobs, status)
+    longest: int | None = None
+    for since in _waiting(definition, plan, status):
+        longest = since if longest is None else min(since, longest)
+        if longest <= plan.at_ms:
+            break  # none can have waited longer
+    return longest
+
+
+def _planner_waits(definition: JobDefinition, jobs: JobsSnapshot, status: StatusSnapshot) -> int | None:
+    planner = planner_of(definition.name)
+    last = status.tasks.get(planner)
+    if not needs_running(planner, jobs, status.tasks):
+        return None
+    if last is None or not last.is_of(definition.run_key, definition.fingerprint):
+        return definition.submitted_at_ms
+    return _since(last, definition.submitted_at_ms, status)
+
+
+def _waiting(definition: JobDefinition, plan: PlanRecord, status: StatusSnapshot) -> Iterator[int]:
+    for index, fingerprint in enumerate(plan.fingerprints):
+        last = status.tasks.get(TaskId(definition.name, index))
+        if last is None or not last.is_of(definition.run_key, fingerprint):
+            yield plan.at_ms
+        elif (since := _since(last, plan.at_ms, status)) is not None:
+            yield since
+
+
+def _since(last: TaskStatus, planned_ms: int, status: StatusSnapshot) -> int | None:
+    if last.state.final:
+        return None
+    if last.state is not TaskState.RUNNING:
+        return max(planned_ms, last.finished_at_ms or 0, last.retry_at_ms or 0)
+    owner = status.owner_of(last.task)
+    lost = status.group is not None and last.epoch < status.group.epoch and owner not in (last.worker, BRIDGE)
+    return _round_ms(status.group, planned_ms) if lost else None
+
+
+def _round_ms(group: GroupRecord | None, planned_ms: int) -> int:
+    return planned_ms if group is None else max(planned_ms, group.at_ms)

@@ -1,0 +1,41 @@
+"""What else people are to know when they have asked for something: what it still waits for, and what has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider.state.records import JobDefinition
+from airflow_provider.state.records.checkpoint_conf import without_effect
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import present
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.in_short import in_short
+from airflow_provider.values.model import TaskId
+
+
+def of_stop(tasks: Iterable[TaskId], jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[str, ...]:
+    """:param tasks: those that are to stop"""
+    running = [jobs.label(task) for task in sorted(tasks) if (last := status.tasks.get(task)) and last.state.runs]
+    if not running:
+        return ()
+    what = "1 running task" if len(running) == 1 else f"{len(running)} running tasks"
+    return (f"waits until {what} {'has' if len(running) == 1 else 'have'} stopped: {in_short(running)}",)
+
+
+def of_change(before: JobDefinition, now: JobDefinition, jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[str, ...]:
+    """:param now: the altered definition"""
+    said = []
+    if now.fingerprint != before.fingerprint:
+        said.append(_when_planned(now.name, jobs, status))
+    if now.session_conf != before.session_conf:
+        said.append("each task has the new settings of its session from its next start on")
+    return (*said, *filter(None, (without_effect(before, now),)))
+
+
+def _when_planned(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
+    halt = jobs.halt_of(job)
+    if halt is not None:
+        return f"is planned again when it is resumed: it is {halt.halt.value}"
+    if not present(status):
+        return "is planned again when a worker joins: the group has none"
+    return "is planned again first, and then the tasks restart whose own configs have changed"

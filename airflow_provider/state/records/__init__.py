@@ -1,0 +1,116 @@
+"""The records of a group's three topics: ``<group>.jobs``, ``<group>.status``, ``<group>.events``.
+
+Pure: values, keys and bytes. :mod:`airflow_provider.state.views` works out what a sequence of records amounts to.
+"""
+
+from airflow_provider.state.records.checks import JobError
+from airflow_provider.state.records.costs import UNKNOWN_COST, cost_of
+from airflow_provider.state.records.envelope import UnreadableRecordError, decode, encode
+from airflow_provider.state.records.events import ActionEvent, Event, RebalanceEvent, TaskEvent, event_from_json
+from airflow_provider.state.records.jobs import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    PlanRecord,
+    TaskKind,
+    TaskWork,
+)
+from airflow_provider.state.records.keys import (
+    GROUP_KEY,
+    REBALANCE_KEY,
+    Key,
+    KeyKind,
+    TopicNames,
+    control_key,
+    halt_key,
+    halt_task_key,
+    job_key,
+    levels_key,
+    parse_key,
+    plan_key,
+    restart_key,
+    task_key,
+    worker_key,
+)
+from airflow_provider.state.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
+from airflow_provider.state.records.names import CHECKPOINT_KEY, WEIGHT, task_name
+from airflow_provider.state.records.removal import REMOVED, Removal
+from airflow_provider.state.records.slots import SLOTS_KEY
+from airflow_provider.state.records.spark_work import SparkWork
+from airflow_provider.state.records.status import (
+    MOST_FAILED_ON,
+    CheckpointClaim,
+    FailedWarmUp,
+    Lesson,
+    TaskState,
+    TaskStatus,
+    WarmUpDeaths,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.state.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
+from airflow_provider.state.records.stream_progress import StreamProgress
+from airflow_provider.state.records.task_failure import TaskFailure
+from airflow_provider.state.records.written import WrittenAsset
+
+__all__ = [
+    "ALL_WORKERS",
+    "CHECKPOINT_KEY",
+    "GROUP_KEY",
+    "MOST_FAILED_ON",
+    "REBALANCE_KEY",
+    "REMOVED",
+    "SLOTS_KEY",
+    "UNKNOWN_COST",
+    "WEIGHT",
+    "ActionEvent",
+    "CheckpointClaim",
+    "ControlAction",
+    "ControlRecord",
+    "Event",
+    "FailedWarmUp",
+    "Halt",
+    "HaltRecord",
+    "JobDefinition",
+    "JobError",
+    "Key",
+    "KeyKind",
+    "Lesson",
+    "LevelsRecord",
+    "LogLevel",
+    "PlanRecord",
+    "RebalanceEvent",
+    "RebalanceRecord",
+    "Removal",
+    "RestartRecord",
+    "SparkWork",
+    "StreamProgress",
+    "TaskEvent",
+    "TaskFailure",
+    "TaskHaltRecord",
+    "TaskKind",
+    "TaskState",
+    "TaskStatus",
+    "TaskWork",
+    "TopicNames",
+    "UnreadableRecordError",
+    "WarmUpDeaths",
+    "WorkerPhase",
+    "WorkerStatus",
+    "WrittenAsset",
+    "control_key",
+    "cost_of",
+    "decode",
+    "encode",
+    "event_from_json",
+    "halt_key",
+    "halt_task_key",
+    "job_key",
+    "levels_key",
+    "parse_key",
+    "plan_key",
+    "restart_key",
+    "task_key",
+    "task_name",
+    "worker_key",
+]

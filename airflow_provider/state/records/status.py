@@ -1,0 +1,494 @@
+"""The records of the status topic: what runs, and where. The group's own record is of its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.assignment.policy import LONGEST_DELAY_MS
+from airflow_provider.state.records.awaited import Awaited, awaited_in
+from airflow_provider.state.records.checks import check_job_name
+from airflow_provider.state.records.costs import RUNS_KEPT
+from airflow_provider.state.records.counted import Counted
+from airflow_provider.state.records.envelope import COUNT, TEXT, check_depth, convert, encode_step
+from airflow_provider.state.records.jobs import TaskKind
+from airflow_provider.state.records.spark_work import SparkWork
+from airflow_provider.state.records.stream_progress import StreamProgress
+from airflow_provider.state.records.task_failure import TaskFailure
+from airflow_provider.state.records.times import since_in_words
+from airflow_provider.state.records.written import WrittenAsset
+from airflow_provider.values.model import (
+    HIGHEST_INDEX,
+    UNKNOWN_MEMBER_ID,
+    Epoch,
+    MemberId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    tasks_to_json,
+)
+
+_LONGEST_SESSION_MS: Final = 2**31 - 1
+"""A session timeout is an int32 on the wire."""
+MOST_FAILED_ON: Final = 2
+"""A task that has failed on two workers is not tried on a third one for that: it is to blame itself."""
+_FREE: Final = ("after", "handle", "progress", "result", "wrote")
+"""Fields of a task's record with other values than this package's own texts and whole numbers."""
+_RARE: Final = {
+    **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone", "acquitted"), 0),
+    **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to", "stalled_since_ms"), None),
+    **dict.fromkeys(("alone", "kept", "last_try"), False),
+}
+"""Fields that are only written if they differ from this."""
+
+
+class TaskState(str, Enum):
+    """The state of a task, written by the worker that owns it."""
+
+    UNASSIGNED = "unassigned"
+    """Configured, but no worker has it or has reported it for this run. Only written for a task that has failed for
+    good and is to be tried again.
+    """
+    PENDING = "pending"
+    """Assigned; waits for a free slot, or for its next attempt (``error`` is then that of the last one). Usually not
+    written: see :func:`~airflow_provider.state.views.task_places.effective_status`.
+    """
+    RUNNING = "running"
+    """Started on the worker, or on the Spark side if it has a handle."""
+    STALLED = "stalled"
+    """A running stream that has not moved for longer than expected. Nobody writes this: people see it instead of
+    *running* (:mod:`~airflow_provider.state.views.shown_tasks`).
+    """
+    FINISHED = "finished"
+    """Ended by itself. Not assigned again in this run."""
+    FAILED = "failed"
+    """Failed for good: its retries are used up. It runs again in this run only if somebody asks for that. Its worker
+    may keep it until then.
+    """
+    STOPPED = "stopped"
+    """Stopped by its worker: because it moves, the worker leaves or the lease has ended, and then it will be assigned
+    again; or because somebody has stopped it, and then it is assigned again when somebody resumes it.
+    """
+    PAUSED = "paused"
+    """Not running because its job is paused. Nobody writes this: people see it instead of the states above
+    (:mod:`~airflow_provider.state.views.shown_tasks`).
+    """
+
+    @property
+    def final(self) -> bool:
+        """Whether the task needs no worker any more in this run."""
+        return self in (TaskState.FINISHED, TaskState.FAILED)
+
+    @property
+    def runs(self) -> bool:
+        """Whether an attempt of the task is under way."""
+        return self in (TaskState.RUNNING, TaskState.STALLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointClaim:
+    """A task's claim of a checkpoint whose name is not the task's own.
+
+    :param key: the checkpoint's name in its job
+    :param process: the identity of the worker's process, as in the worker's own record
+    :param number: tells the claims of a process apart
+    :param lease_ms: how long that process may continue after another one has taken its worker's name
+    """
+
+    key: Annotated[str, TEXT]
+    process: Annotated[str, TEXT]
+    number: Annotated[int, COUNT]
+    lease_ms: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_SESSION_MS)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"key": self.key, "process": self.process, "number": self.number, "lease_ms": self.lease_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CheckpointClaim:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return convert(data, cls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus(Counted):
+    """The last statement about a task or planner.
+
+    :param epoch: the epoch of the assignment under which its worker wrote this; an older epoch never wins
+    :param run_key: the run of the job that this is about
+    :param fingerprint: the fingerprint of what ran (:class:`~.jobs.TaskWork`); empty: unknown, the run key alone
+        decides
+    :param attempt: 1 for the first start; one more with each other start, also after a move or a lost worker. Within an
+        epoch, no record of an attempt replaces the record of its end
+    :param failures: how many of the attempts have failed; these use up the job's retries
+    :param forgiven: how many of these no longer count, because the stream has gone well since
+    :param spark_deaths: how often Spark has ended under an attempt; these use up no retries
+    :param process_deaths: how often its worker's process has ended, or lost its lease, under an attempt; the same
+    :param alone: for a running task: it is on trial with no other task (``worker/tasks/runs/suspects.py``)
+    :param died_alone: how often in a row Spark or the process has ended while it was alone on trial
+    :param acquitted: of how many deaths of Spark it has been acquitted
+    :param conflicts: how many attempts in a row another writer has ended, which uses the task's checkpoint or table;
+        these use up no retries
+    :param conflict_since_ms: when the first of these began (wall clock, milliseconds since 1970)
+    :param ended_after_batch: for a stream: the last batch before the last attempt that ended badly; None: unknown
+    :param started_at_ms: when this attempt started (wall clock, milliseconds since 1970)
+    :param finished_at_ms: when the attempt ended, in whatever way (wall clock, milliseconds since 1970)
+    :param retry_at_ms: start the next attempt no sooner, on any worker (wall clock, milliseconds since 1970)
+    :param error: the error of the last attempt that failed
+    :param result: what a finished task returned, any JSON value
+    :param handle: the handle of its query, if this may outlive the worker's process; any JSON value. For a waiting
+        task: the handle of the query before, which is not known to have ended
+    :param after: the handle of the query before this attempt, which has ended
+    :param read_to: for a task with a handle: how far the jobs topic had been read when the attempt was to begin.
+        Whoever adopts the query still has to do what was requested after this offset
+    :param claim: the claim of this attempt's checkpoint; None: the checkpoint is named by the task's index
+    :param progress: for a stream: the last batch that this attempt has reported
+    :param wrote: the assets that a finished task says it has written
+    :param work: for any other running task: its last reported progress
+    :param took_before_ms: how long the task took in the last runs of its job before this one, the newest last
+    :param kept: for a task that has failed for good: its worker keeps it, and tries it again when somebody asks for
+        that
+    :param failed_on: the workers on which its last attempts have failed, the newest last, at most ``MOST_FAILED_ON``
+    :param last_try: whether its retries are used up, and it has one try more elsewhere
+    :param stalled_since_ms: for a running stream that has not moved for longer than expected: when it last did (wall
+        clock, milliseconds since 1970)
+    """
+
+    task: TaskId
+    state: TaskState
+    epoch: Annotated[Epoch, COUNT]
+    worker: Annotated[WorkerId, TEXT]
+    run_key: Annotated[str, TEXT] = ""
+    kind: TaskKind = TaskKind.BATCH
+    fingerprint: Annotated[str, TEXT] = ""
+    attempt: Annotated[int, COUNT] = 1
+    failures: Annotated[int, COUNT] = 0
+    forgiven: Annotated[int, COUNT] = 0
+    spark_deaths: Annotated[int, COUNT] = 0
+    process_deaths: Annotated[int, COUNT] = 0
+    alone: bool = False
+    died_alone: Annotated[int, COUNT] = 0
+    acquitted: Annotated[int, COUNT] = 0
+    conflicts: Annotated[int, COUNT] = 0
+    conflict_since_ms: Annotated[int, COUNT] | None = None
+    ended_after_batch: Annotated[int, COUNT] | None = None
+    started_at_ms: Annotated[int, COUNT] | None = None
+    finished_at_ms: Annotated[int, COUNT] | None = None
+    retry_at_ms: Annotated[int, COUNT] | None = None
+    error: TaskFailure | None = None
+    result: Any = None
+    handle: Any = None
+    after: Any = None
+    read_to: Annotated[int, COUNT] | None = None
+    claim: CheckpointClaim | None = None
+    progress: StreamProgress | None = None
+    took_before_ms: tuple[Annotated[int, COUNT], ...] = ()
+    wrote: tuple[WrittenAsset, ...] = ()
+    work: SparkWork | None = None
+    kept: bool = False
+    failed_on: tuple[Annotated[WorkerId, TEXT], ...] = ()
+    last_try: bool = False
+    stalled_since_ms: Annotated[int, COUNT] | None = None
+
+    def how_far(self, now_ms: int | None = None) -> str:
+        """Its progress in words; empty if none was reported.
+
+        :param now_ms: wall clock, to say how old it is; None: say of when it is
+        """
+        stalled = ""
+        if self.stalled_since_ms is not None and self.state.runs:
+            stalled = f"no batch has ended {since_in_words(self.stalled_since_ms, now_ms)}"
+        far = self.work.in_words() if self.work else ""
+        far = self.progress.in_words(now_ms) if self.progress else far
+        return ", ".join(filter(None, (stalled, far)))
+
+    @property
+    def lives_on(self) -> bool:
+        """Whether it has a detached query that may be running, whether or not a worker is there. The query is found by
+        the handle.
+        """
+        return self.handle is not None and (self.state is TaskState.PENDING or self.state.runs)
+
+    @property
+    def server(self) -> str:
+        """The Spark Connect server on which its detached query runs, for people; empty: it has none."""
+        detached = self.state.runs and isinstance(self.handle, dict)
+        server = self.handle.get("server") if detached else None
+        return server.partition("/;")[0] if isinstance(server, str) else ""
+
+    def knows_of(self, before: TaskStatus) -> bool:
+        """Whether the writer of this record knew of the query in ``before``: both are about the same query, or this one
+        says that it comes after it.
+        """
+        return _place(before.handle) in (_place(self.handle), _place(self.after))
+
+    def says_gone(self, attempt: int, handle: Any) -> bool:
+        """Whether it says that the query of this attempt, with this handle, no longer runs."""
+        return self.state is TaskState.STOPPED and self.attempt == attempt and _place(self.handle) == _place(handle)
+
+    @property
+    def standing_claim(self) -> CheckpointClaim | None:
+        """Its claim of a checkpoint that is in use, or may be at any moment."""
+        return self.claim if self.state in (TaskState.PENDING, TaskState.RUNNING) else None
+
+    @property
+    def took_ms(self) -> int | None:
+        """How long the attempt took; None if it has not ended, or this is unknown."""
+        if self.started_at_ms is None or self.finished_at_ms is None or self.state.runs:
+            return None
+        return max(0, self.finished_at_ms - self.started_at_ms)
+
+    @property
+    def times_ms(self) -> tuple[int, ...]:
+        """How long it took in the last runs that have finished, the newest last, for the next run."""
+        took = self.took_ms if self.state is TaskState.FINISHED else None
+        return (*self.took_before_ms, *(() if took is None else (took,)))[-RUNS_KEPT:]
+
+    def running_ms(self, wall_ms: int) -> int | None:
+        """For how long it has been running; None if it is not running, or this is unknown.
+
+        :param wall_ms: now, milliseconds since 1970
+        """
+        if not self.state.runs or self.started_at_ms is None:
+            return None
+        return max(0, wall_ms - self.started_at_ms)
+
+    def is_of(self, run_key: str, fingerprint: str) -> bool:
+        """Whether this is about that run of exactly that work."""
+        return self.run_key == run_key and self.fingerprint in ("", fingerprint)
+
+    def is_stale(self, known: TaskStatus) -> bool:
+        """Whether this record, read after ``known``, must not replace it: it is of an older epoch, of an older attempt
+        in the same epoch, or of an attempt that has ended. A leader that mends a record may write it after the end of
+        its attempt.
+        """
+        if self.epoch != known.epoch:
+            return self.epoch < known.epoch
+        if not known.is_of(self.run_key, self.fingerprint):
+            return False
+        if self.attempt != known.attempt:
+            return self.attempt < known.attempt
+        return self._over < known._over or (known.state.final and self != known)
+
+    @property
+    def _over(self) -> int:
+        """Whether the attempt is over: 0 if not, 1 if it was stopped, 2 if no other attempt is needed. An attempt that
+        was stopped before it began is still to come.
+        """
+        if self.state.final:
+            return 2
+        return int(self.state is TaskState.STOPPED and self.started_at_ms is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": [self.task.job, self.task.index],
+            "state": self.state.value,
+            "epoch": self.epoch,
+            "worker": self.worker,
+            "run_key": self.run_key,
+            "kind": self.kind.value,
+            "fingerprint": self.fingerprint,
+            "attempt": self.attempt,
+            "failures": self.failures,
+            "spark_deaths": self.spark_deaths,
+            "started_at_ms": self.started_at_ms,
+            "finished_at_ms": self.finished_at_ms,
+            "retry_at_ms": self.retry_at_ms,
+            "error": self.error.to_json() if self.error else None,
+            "result": self.result,
+            "handle": self.handle,
+            "claim": self.claim.to_json() if self.claim else None,
+            **{name: value for name, usual in _RARE.items() if (value := getattr(self, name)) != usual},
+            **({"progress": self.progress.to_json()} if self.progress else {}),
+            **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
+            **({"work": self.work.to_json()} if self.work else {}),
+            **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
+            **({"failed_on": list(self.failed_on)} if self.failed_on else {}),
+        }
+
+    def encoded(self, **more: str | int) -> bytes:
+        """Encode the record's value.
+
+        :param more: further fields
+        :raises ValueError: for a result or handle that JSON can't carry
+        """
+        return encode_step({**self.to_json(), **more}, free=_FREE)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskStatus:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        status = convert(data, cls)
+        check_job_name(status.task.job)
+        _check_writable("result", status.result)
+        _check_writable("handle", status.handle)
+        _check_writable("after", status.after)
+        return status
+
+
+def _place(handle: Any) -> Any:
+    """The part of a handle that is known before the query starts."""
+    if isinstance(handle, dict) and "session_id" in handle:
+        return handle.get("server"), handle["session_id"]
+    return handle
+
+
+def _check_writable(name: str, value: object) -> None:
+    """Check a value that a leader may have to write again."""
+    try:
+        check_depth(value)
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"the field {name!r} can't be written as JSON: {wrong}") from None
+
+
+class WorkerPhase(str, Enum):
+    """What a worker is doing."""
+
+    JOINING = "joining"
+    """Started; has no assignment yet."""
+    STABLE = "stable"
+    """Has applied the assignment of ``epoch``, in its task's process."""
+    DEFERRED = "deferred"
+    """Has applied the assignment of ``epoch``; the triggerer holds its membership."""
+    STOPPING = "stopping"
+    """Stops what it runs, and will leave."""
+    LEFT = "left"
+    """Has left the group, or was never let in."""
+
+    @property
+    def applied(self) -> bool:
+        """Whether the epoch in the record is one that the worker has applied."""
+        return self in (WorkerPhase.STABLE, WorkerPhase.DEFERRED)
+
+
+class Lesson(NamedTuple):
+    """A task that a worker learns, while another has it.
+
+    :param progress: from 0 to 1
+    :param ready: whether it may move here now
+    """
+
+    task: TaskId
+    progress: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    ready: bool
+
+
+class FailedWarmUp(NamedTuple):
+    """A task that a worker could not make ready, and why."""
+
+    task: TaskId
+    error: Annotated[str, TEXT]
+
+
+class WarmUpDeaths(NamedTuple):
+    """How often this worker's process has ended while it warmed up a task."""
+
+    task: TaskId
+    times: Annotated[int, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """The last statement of a worker about itself.
+
+    :param epoch: of the last assignment that it has applied. Before the first one, that of the newest group record it
+        has read (0 without one), so that the record does not count as stale
+    :param slots: how many tasks it runs at the same time; 0 once it drains
+    :param owned: the tasks that it is assigned
+    :param running: those of them that run now
+    :param process: the process that holds the membership, in a form by which a successor can tell that it has ended
+    :param at_ms: wall clock, milliseconds since 1970
+    :param member_id: its own in the group, as far as it knows; empty before that, and while the membership goes from a
+        task's process to a triggerer
+    :param left: why it leaves, or has left, in an orderly way; written before it tells the coordinator
+    :param returns_ms: how long it would take at most to return if this process ended; 0: it never would; None: unknown
+    :param condition: what keeps its tasks from running, or the worker from taking any; mostly empty
+    :param awaits: for what of Airflow it waits since its membership was handed over; the condition says it in words
+    :param learning: the tasks that it learns; here, because the records of those tasks are their owners'
+    :param leaves_soon: it was asked to leave when others have learned its tasks. It keeps running them, unless it
+        drains because nothing is learned in its group
+    :param failed_warm_ups: why it has stopped learning some tasks, until something else happens to these there
+    :param warm_up_deaths: for the next process under this name, until something else happens to these tasks there
+    :param spark_ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
+    :param allowed: import prefixes of the code that it may import as jobs; None: it has not said
+    :param time_zone: of the sessions of its tasks; empty: it has not said
+    """
+
+    worker: Annotated[WorkerId, TEXT]
+    state: WorkerPhase
+    epoch: Annotated[Epoch, COUNT]
+    slots: Annotated[int, msgspec.Meta(ge=0, le=HIGHEST_INDEX)]
+    url: Annotated[str, TEXT] = ""
+    owned: Tasks = frozenset()
+    running: Tasks = frozenset()
+    process: Annotated[str, TEXT] = ""
+    at_ms: Annotated[int, COUNT] = 0
+    member_id: Annotated[MemberId, TEXT] = UNKNOWN_MEMBER_ID
+    left: LeaveReason | None = None
+    returns_ms: Annotated[int, COUNT] | None = None
+    condition: Annotated[str, TEXT] = ""
+    awaits: Awaited | None = None
+    learning: tuple[Lesson, ...] = ()
+    leaves_soon: bool = False
+    failed_warm_ups: tuple[FailedWarmUp, ...] = ()
+    warm_up_deaths: tuple[WarmUpDeaths, ...] = ()
+    spark_ui: Annotated[str, TEXT] = ""
+    allowed: tuple[Annotated[str, TEXT], ...] | None = None
+    time_zone: Annotated[str, TEXT] = ""
+
+    @property
+    def drains(self) -> bool:
+        """Whether it starts nothing more, and leaves when its running tasks have finished."""
+        return self.slots == 0
+
+    def is_stale(self, known: WorkerStatus) -> bool:
+        """Whether this, read after ``known``, must not replace it."""
+        return self.epoch < known.epoch
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "worker": self.worker,
+            "state": self.state.value,
+            "epoch": self.epoch,
+            "slots": self.slots,
+            "url": self.url,
+            "owned": tasks_to_json(self.owned),
+            "running": tasks_to_json(self.running),
+            "process": self.process,
+            "at_ms": self.at_ms,
+            "member_id": self.member_id,
+            "left": self.left.value if self.left else None,
+            "returns_ms": self.returns_ms,
+            "condition": self.condition,
+            "learning": [[list(lesson.task), lesson.progress, lesson.ready] for lesson in self.learning],
+            "leaves_soon": self.leaves_soon,
+            "failed_warm_ups": [[list(failed.task), failed.error] for failed in self.failed_warm_ups],
+            "warm_up_deaths": [[list(died.task), died.times] for died in self.warm_up_deaths],
+            "spark_ui": self.spark_ui,
+            **({} if self.allowed is None else {"allowed": list(self.allowed)}),
+            **({"time_zone": self.time_zone} if self.time_zone else {}),
+            **({"awaits": self.awaits.value} if self.awaits else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WorkerStatus:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        status = convert(data, cls)
+        if status.awaits is None and (awaits := awaited_in(status.condition)) is not None:
+            status = replace(status, awaits=awaits)
+        if status.returns_ms is None or status.returns_ms <= LONGEST_DELAY_MS:
+            return status
+        # A leader computes a deadline from it, for which nothing is longer than the longest delay.
+        return replace(status, returns_ms=LONGEST_DELAY_MS)

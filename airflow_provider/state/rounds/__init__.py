@@ -1,0 +1,1 @@
+"""What a round leaves behind, in any group protocol: its record and its cause."""

@@ -1,0 +1,184 @@
+"""What a round of the classic protocol writes into the ``group`` record.
+
+The coordinator counts generations from 1 again once it has forgotten a group, but an epoch always grows. A rebalance is
+identified by its generation and its leader's member id: the coordinator never gives the same member id twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from reprlib import repr as short
+from typing import Any, Final
+
+from airflow_provider.assignment.learners.model import LearnerMemory
+from airflow_provider.assignment.model import Memory, Move, shares_from_json
+from airflow_provider.assignment.policy import LONGEST_DELAY_MS, policy_from_json
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.values.model import (
+    HIGHEST_INDEX,
+    NO_TASKS,
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    Tasks,
+    WorkerId,
+    name_from_json,
+    whole_from_json,
+)
+
+_LONGEST_REASON: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicRecord(GroupRecord):
+    """One completed round of the classic protocol: the group's memory.
+
+    A returning static member reads from it what it owns, and a new leader continues with the old one's memory.
+
+    :param leader_member: the leader's member id
+    :param memory: what the leader carries to the next round
+    :param learner_memory: the same, including what it remembers of learners; None in a group where nothing is learned
+    """
+
+    generation: GenerationId
+    leader_member: MemberId
+    protocol: SubProtocol
+    memory: Memory
+    learner_memory: LearnerMemory | None = None
+
+    @property
+    def round_id(self) -> Mapping[str, int]:
+        return {"generation": self.generation}
+
+    def is_round(self, generation: GenerationId, leader_member: str) -> bool:
+        """Whether this record is of the rebalance with that generation and that leader."""
+        return self.generation == generation and self.leader_member == leader_member
+
+    def is_same_round(self, other: GroupRecord) -> bool:
+        return isinstance(other, ClassicRecord) and self.is_round(other.generation, other.leader_member)
+
+    @property
+    def deadline_ms(self) -> int:
+        return min(self.memory.ends_ms, default=self.memory.next_moves_at_ms if self.delay_ms else 0)
+
+    @property
+    def moves_single_tasks(self) -> bool:
+        return self.protocol.cooperative
+
+    @property
+    def learns(self) -> bool:
+        return self.protocol is SubProtocol.EXTENSIBLE
+
+    @property
+    def waiting_by_worker(self) -> Mapping[WorkerId, Tasks]:
+        if not self.memory.ends_ms:
+            return {}
+        given = NO_TASKS.union(*self.assignment.values())
+        return {worker: lost for worker, had in self.memory.assignment.items() if (lost := had - given)}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        # Without arguments, super() would use the class that slots=True has replaced.
+        others = super(ClassicRecord, self).counts
+        return {**others, "successive_revocations": self.memory.successive_revocations}
+
+    def without_memory(self) -> ClassicRecord:
+        return replace(self, memory=Memory(), learner_memory=None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **super(ClassicRecord, self).to_json(),
+            "generation": self.generation,
+            "leader_member": self.leader_member,
+            "protocol": self.protocol.value,
+            "memory": self._memory_to_json(),
+            "learner_memory": None if self.learner_memory is None else self.learner_memory.to_json(),
+        }
+
+    def _memory_to_json(self) -> dict[str, Any]:
+        """Leave out the remembered assignment if it equals the assignment, as it does while no lost work waits."""
+        if self.memory.assignment != self.assignment:
+            return self.memory.to_json()
+        return {**replace(self.memory, assignment={}).to_json(), "assignment": None}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ClassicRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming what is missing or wrong
+        """
+        try:
+            assignment = shares_from_json(data["assignment"])
+            memory = _memory_from_json(data["memory"], assignment)
+            learners = None if (said := data.get("learner_memory")) is None else LearnerMemory.from_json(said, memory)
+            return cls(
+                epoch=Epoch(whole_from_json(data["epoch"], "an epoch")),
+                generation=GenerationId(whole_from_json(data["generation"], "a generation", most=HIGHEST_INDEX)),
+                leader=WorkerId(name_from_json(data["leader"])),
+                leader_member=MemberId(name_from_json(data["leader_member"])),
+                protocol=SubProtocol(data["protocol"]),
+                config_offset=ConfigOffset(whole_from_json(data["config_offset"], "a config offset", least=-1)),
+                members={
+                    WorkerId(name_from_json(worker)): MemberId(name_from_json(member))
+                    for worker, member in data["members"].items()
+                },
+                assignment=assignment,
+                revoked=shares_from_json(data["revoked"]),
+                moves=tuple(Move.from_json(move) for move in data["moves"]),
+                delay_ms=whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
+                reason=_words_from_json(data["reason"], "a reason"),
+                step=_words_from_json(data.get("step", ""), "a step"),
+                at_ms=whole_from_json(data["at_ms"], "a time"),
+                memory=memory,
+                learner_memory=learners,
+                given_up={} if learners is None else learners.given_up,
+                policy=policy_from_json(data["policy"]) if data.get("policy") else None,
+                unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),
+                learning=shares_from_json(data.get("learning", {})),
+                learned=shares_from_json(data.get("learned", {})),
+                lessons=tuple(Move.from_json(lesson) for lesson in data.get("lessons", ())),
+                leaving_soon=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("leaving", ())),
+                lost=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("lost", ())),
+            )
+        except (KeyError, TypeError, AttributeError) as wrong:
+            raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
+
+
+def _words_from_json(words: object, what: str) -> str:
+    """A text for people, shortened: it has names that members choose themselves, which may be very long."""
+    if not isinstance(words, str):
+        raise ValueError(f"{what} is a text, not {short(words)}")
+    return words[:_LONGEST_REASON]
+
+
+def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks]) -> Memory:
+    if data["assignment"] is not None:
+        return Memory.from_json(data)
+    return replace(Memory.from_json({**data, "assignment": {}}), assignment=assignment)
+
+
+def newer(one: ClassicRecord | None, other: ClassicRecord | None) -> ClassicRecord | None:
+    """The record with the higher epoch; of two copies of one record the first."""
+    if one is None or other is None:
+        return one or other
+    return one if one.epoch > other.epoch or one.is_same_round(other) else other
+
+
+def epoch_of(generation: GenerationId, leader_member: str, last: ClassicRecord | None) -> Epoch:
+    """The epoch of the rebalance with that generation.
+
+    If the generation is not above that of ``last`` and the round is another one, the coordinator had forgotten the
+    group and counts anew.
+
+    :param last: the last record known, of this rebalance or an earlier one
+    """
+    if last is None:
+        return Epoch(generation)
+    if last.is_round(generation, leader_member):
+        return last.epoch
+    if generation > last.generation:
+        return Epoch(last.epoch + generation - last.generation)
+    return Epoch(last.epoch + generation)

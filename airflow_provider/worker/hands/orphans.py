@@ -1,0 +1,105 @@
+"""Ends the detached queries of a group that no worker watches: on behalf of people, and when the last worker leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import ConnectServer
+from airflow_provider.spark.connect.watch_events import WatchEvent
+from airflow_provider.spark.runners.watches import SettingsOf
+from airflow_provider.state.views.orphans import Orphan
+
+log = logging.getLogger(__name__)
+
+_STOP_S: Final = 30.0
+_AT_ONCE: Final = 16
+_USER_AGENT: Final = "cospark/orphans"
+
+
+Ended = tuple[Orphan, str]
+"""An orphan, and why it may still be running; empty: it has ended."""
+
+
+async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, settings_of: SettingsOf) -> list[Ended]:
+    """Tell their servers to end them, and write this to the group's topics: all servers at once, a few queries of each.
+
+    :raises TopicError: if it can't be written
+    """
+    of_servers: defaultdict[ConnectServer | None, list[Orphan]] = defaultdict(list)
+    for orphan in orphans:
+        of_servers[_server_of(orphan)].append(orphan)
+    ended = await asyncio.gather(*(_end_there(each, topics, settings_of) for each in of_servers.values()))
+    return list(chain.from_iterable(ended))
+
+
+async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf) -> None:
+    """End all detached queries of a group that has no workers. Those that may still be running are logged.
+
+    :raises TopicError: if it can't be written
+    """
+    living = [
+        Orphan(status=last, label=topics.jobs.label(last.task), why="no worker stays in the group")
+        for last in topics.status.living()
+    ]
+    for orphan, why in await end_all(living, topics, settings_of):
+        if why:
+            log.warning("%s may still be running, and no worker is in the group: %s", orphan.label, why)
+
+
+async def forget(orphan: Orphan, topics: GroupTopics) -> None:
+    """Write to the group's topics that a query has ended: the caller is sure of that.
+
+    :raises TopicError: if it can't be written
+    """
+    ended = orphan.over(wall_ms())
+    await topics.publish_task(ended)
+    if ended.task.job not in topics.jobs.jobs:
+        await topics.forget_task(ended)
+
+
+async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, settings_of: SettingsOf) -> list[Ended]:
+    """If a server ends none of the first few, don't try the others: each would take as long."""
+    ended: list[Ended] = []
+    while len(ended) < len(orphans):
+        some = orphans[len(ended) : len(ended) + _AT_ONCE]
+        whys = await asyncio.gather(*(_end(orphan, topics, settings_of) for orphan in some))
+        ended += zip(some, whys, strict=True)
+        if all(whys):
+            untried = f"not tried, because others on this server could not be ended: {whys[0]}"
+            return [*ended, *((orphan, untried) for orphan in orphans[len(ended) :])]
+    return ended
+
+
+async def _end(orphan: Orphan, topics: GroupTopics, settings_of: SettingsOf) -> str:
+    from airflow_provider.spark.connect.watching import QueryWatch  # gRPC stands behind it
+
+    try:
+        handle = QueryHandle.from_json(orphan.status.handle)
+        watch = QueryWatch(await settings_of(handle), _USER_AGENT, _hear)
+        try:
+            await watch.stop(handle, timeout_s=_STOP_S)
+        finally:
+            await watch.close()
+    except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
+        return str(failed) or type(failed).__name__
+    await forget(orphan, topics)
+    return ""
+
+
+def _server_of(orphan: Orphan) -> ConnectServer | None:
+    try:
+        return QueryHandle.from_json(orphan.status.handle).server
+    except ValueError:
+        return None
+
+
+def _hear(_news: WatchEvent) -> None:
+    """No events come: nothing is watched."""

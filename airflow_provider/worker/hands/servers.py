@@ -1,0 +1,75 @@
+"""How a worker reaches the servers on which its detached queries run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from airflow_provider.spark.attempts.failures import Mask, nothing_secret
+from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.watch_events import WatchEvent
+from airflow_provider.spark.runner import OnEvent
+from airflow_provider.spark.runners.detached import DetachedQueries, MakeQueries
+from airflow_provider.spark.runners.watches import Watch
+
+TokenOf = Callable[[QueryHandle], Awaitable[str]]
+"""The token for the server of a handle; empty: none. The message of an exception says, without secrets, why it is not
+known."""
+
+
+async def no_token(handle: QueryHandle) -> str:  # noqa: ARG001
+    """For workers that know no tokens."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """The servers that a worker can use.
+
+    :param own: the server on which it runs its tasks; None: it has a Spark of its own, or none
+    :param token_of: gives the token for any server
+    :param allowed: the other servers that may be called because a handle names them
+    """
+
+    own: ConnectServer | None
+    token_of: TokenOf = no_token
+    allowed: AllowedServers = NO_OTHERS
+
+    async def settings_of(self, handle: QueryHandle) -> ConnectSettings:
+        """How to use the server of a handle.
+
+        :raises ServerNotAllowedError: if it may not be called
+        :raises Exception: if its token can't be read
+        """
+        if handle.server != self.own:
+            self.allowed.check(handle.server)
+        return ConnectSettings(server=handle.server, token=await self.token_of(handle))
+
+    def queries(
+        self,
+        worker: str,
+        *,
+        tell_every_s: float,
+        mask: Mask = nothing_secret,
+        on_condition: Callable[[], None] = lambda: None,
+    ) -> MakeQueries:
+        """Make the watch of the detached queries of a worker."""
+
+        def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> Watch:
+            from airflow_provider.spark.connect.watching import QueryWatch  # gRPC stands behind it
+
+            return QueryWatch(settings, f"cospark/{quote(worker)}", hear, tell_every_s=tell_every_s)
+
+        def make(on_event: OnEvent) -> DetachedQueries:
+            return DetachedQueries(
+                on_event,
+                own=self.own,
+                settings_of=self.settings_of,
+                make_watch=make_watch,
+                mask=mask,
+                on_condition=on_condition,
+            )
+
+        return make

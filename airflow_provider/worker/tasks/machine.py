@@ -1,0 +1,413 @@
+"""What a worker does with its tasks, as a state machine without I/O: events in, commands out.
+
+This package decides about slots, attempts, retries, stops and records. :func:`handle` takes the state and an event, and
+returns the commands to carry out. It reads no clock, starts no thread and writes nothing. Its driver does
+(``worker/hands/executor.py``, or a simulation), and feeds the results back as events.
+
+Theory of operation
+===================
+
+Ownership. Tasks come from the membership, and belong to it until they are released, in one of two ways. *Stopped*: the
+task no longer runs here, and still has to be run. *Finished*: the task has finished or failed, and the status topic
+says so. A task that ends while it is being revoked is finished.
+
+Turns. A task waits until one slot is free, or as many as it wants. Jobs that were submitted first come first, and no
+other task overtakes one that waits for several slots. A planner takes no slot, because it is short and others wait for
+it. A waiting task may also have to wait for something else: for the delay before its next attempt; for a checkpoint
+that another task still has (``claims.py``); for Spark, if it has just ended; and for its trial, if Spark or its
+process has ended while it ran (``suspects.py``). A task that has ended elsewhere meanwhile is not started.
+
+Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
+its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
+if it ends this process, others know what was running. While the topic is away, it waits. An attempt that exceeds the
+job's time limit has failed, and is told to stop. A stream that does not move for longer than expected is stalled: its
+record says so until it moves (``stalls.py``).
+
+Blame. Every end of an attempt has somebody to blame, and only that one pays. Errors are judged where they are caught
+(``spark/attempts/blame.py``); the last event says who it is.
+
+- The task (AttemptFailed, or its time limit): this uses one of its retries. The pauses before the next attempt grow
+  (``pauses.py``). A stream gets its retries back by going well (``going_well.py``). What has no end is tried again as
+  often as it takes, unless its job says how often.
+- Another writer of its checkpoint or table, often its predecessor (AttemptConflicted): the task waits, and is tried
+  again after growing pauses as often as it takes. It has not failed.
+- The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``suspects.py``. No retry
+  is used.
+- This worker, which has no Spark (SparkAbsent): it starts nothing more here, and leaves the group. No task pays.
+- Nobody (AttemptStopped): it was told to stop.
+
+Elsewhere. The error of an attempt that has failed can't show that this worker lacks something. So the next attempt is
+left to another worker, if there is a better place (``state/blame/``): the task then waits here a while for its move. A
+task whose retries are used up where nothing goes well gets one try more elsewhere. If tasks that failed here go well
+elsewhere, and nothing goes well here, this worker is to blame: it starts nothing more, and stands back.
+
+Stops. To *stop* an attempt is to end its work. To *stop watching* it is to let go of its handle: the query keeps
+running without this process. A revoked task is stopped or, if it is detached, let go of. A task that is no longer
+configured is stopped in any case. A task whose work has changed, or that is given back while it stops, restarts: when
+it has stopped, it waits for its turn. So does a task that people want to restart, if its attempt had begun before their
+request was read; so each request is carried out once. A paused task stops as well, stays here, and starts when the
+pause is over.
+
+Records. Each step of a task is written. Waiting for the first start is not a step: the group's record says who has the
+task, and thousands may wait. A finished task is released after its last record is stored, so that the next leader never
+takes it for lost. This record is of the epoch in which the task is released. A stopped task is released immediately,
+because somebody may wait for it. If the membership waits for a task whose last record can't be written, the record is
+given up after a while, and the task runs again elsewhere.
+
+Failures. A task that has failed for good is not released. It stays here without a slot, so it can be tried again
+without a round. It is released when it is revoked or no longer configured, or when the worker is to leave.
+
+Plans. A planner's result is the plan. It is published before the planner is closed, or before it waits for its next
+time.
+
+Learner tasks are warmed up while another worker has them. They have a table of their own (``learning.py``), because a
+task may be in both: it has moved here, waits for a slot, and is still warming up.
+
+The table has a row for each state of a task, and one for a task that is not here. The functions below it handle what
+events mean for all tasks at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from airflow_provider.state.records import TaskState
+from airflow_provider.state.views.status_view import said_since
+from airflow_provider.values.model import TaskId
+from airflow_provider.worker.tasks import assigned, attempts, declared_gone, learning, orphans, stalls
+from airflow_provider.worker.tasks.commands import Command
+from airflow_provider.worker.tasks.events import (
+    AttemptBegan,
+    AttemptConflicted,
+    AttemptEvent,
+    AttemptFailed,
+    AttemptFinished,
+    AttemptProgressed,
+    AttemptStopped,
+    Closed,
+    Drained,
+    EndRefused,
+    EndWritten,
+    EpochAdvanced,
+    Event,
+    FailedLetGo,
+    GroupJoined,
+    LeavesForGood,
+    PlanRefused,
+    PlanWritten,
+    QueryAdopted,
+    QueryCleared,
+    QueryUnreachable,
+    SlotFree,
+    SparkAbsent,
+    SparkLost,
+    StartWritten,
+    StreamBegan,
+    StreamMoved,
+    TasksGiven,
+    TasksRevoked,
+    TimerFired,
+    TopicsRead,
+)
+from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
+from airflow_provider.worker.tasks.runs.claims import LOOK_MS
+from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.suspects import Turn
+from airflow_provider.worker.tasks.state import Execution
+
+_GONE: Final = None
+_WAITING = RunState.WAITING
+_PAUSED = RunState.PAUSED
+_STARTED = RunState.STARTED
+_TAKING_OVER = RunState.TAKING_OVER
+_STOPPING = RunState.STOPPING
+_LEAVING = RunState.LEAVING
+_TIMED_OUT = RunState.TIMED_OUT
+_RESTARTING = RunState.RESTARTING
+_PUBLISHING = RunState.PUBLISHING
+_CLOSING = RunState.CLOSING
+_FAILED = RunState.FAILED
+
+_WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
+_LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, StartWritten)
+_LAST = (AttemptFinished, AttemptFailed, AttemptConflicted, AttemptStopped, SparkLost, SparkAbsent)
+_MOVES = (AttemptProgressed, StreamMoved)
+_OF_ATTEMPT = (AttemptBegan, StreamBegan, *_MOVES, *_LAST)
+
+
+TRANSITIONS: Final[Table[RunState]] = {
+    _GONE: {
+        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _CLOSING, _FAILED, _GONE),
+        TasksRevoked: to(assigned.on_revoked_unknown, _GONE),
+        **all_late(_GONE, _OF_ATTEMPT, _WRITTEN, _LOOKED),
+    },
+    _WAITING: {
+        TasksGiven: to(late, _WAITING),
+        TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
+        EpochAdvanced: to(assigned.on_epoch_waiting, _WAITING),
+        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE),
+        SlotFree: to(assigned.on_slot_free, _STARTED, _GONE),
+        **all_late(_WAITING, _OF_ATTEMPT, _WRITTEN, _LOOKED),
+    },
+    _PAUSED: {
+        TasksGiven: to(late, _PAUSED),
+        TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
+        EpochAdvanced: to(assigned.on_epoch_waiting, _PAUSED),
+        TopicsRead: to(assigned.on_topics_paused, _PAUSED, _WAITING, _TAKING_OVER, _RESTARTING, _FAILED, _GONE),
+        **all_late(_PAUSED, _OF_ATTEMPT, _WRITTEN, _LOOKED),
+    },
+    _TAKING_OVER: {
+        TasksGiven: to(late, _TAKING_OVER),
+        TasksRevoked: to(assigned.on_revoked_taking_over, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _TAKING_OVER),
+        TopicsRead: to(declared_gone.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
+        QueryAdopted: to(attempts.on_adopted, _STARTED),
+        QueryCleared: to(attempts.on_cleared, _WAITING),
+        QueryUnreachable: to(attempts.on_unreachable, _TAKING_OVER),
+        **all_late(_TAKING_OVER, _OF_ATTEMPT, _WRITTEN, (StartWritten,)),
+    },
+    _STARTED: {
+        TasksGiven: to(late, _STARTED),
+        TasksRevoked: to(assigned.on_revoked, _STOPPING, _LEAVING, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _STARTED),
+        TopicsRead: to(declared_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
+        TimerFired: to(stalls.on_timer, _TIMED_OUT, _STARTED),
+        AttemptBegan: to(attempts.on_began, _STARTED),
+        StartWritten: to(attempts.on_start_written, _STARTED, _RESTARTING),
+        StreamBegan: to(attempts.on_stream_began, _STARTED),
+        AttemptProgressed: to(stalls.on_progressed, _STARTED),
+        StreamMoved: to(stalls.on_moved, _STARTED),
+        AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
+        AttemptFailed: to(attempts.on_failed, _WAITING, _CLOSING),
+        AttemptConflicted: to(attempts.on_conflicted, _WAITING),
+        AttemptStopped: to(attempts.on_stopped, _GONE),
+        SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
+        SparkAbsent: to(attempts.on_spark_absent, _WAITING),
+        QueryAdopted: to(attempts.on_found, _STARTED),
+        QueryCleared: to(attempts.on_cleared, _WAITING),
+        QueryUnreachable: to(attempts.on_unreachable, _STARTED),
+        **all_late(_STARTED, _WRITTEN),
+    },
+    _LEAVING: {
+        TasksGiven: to(late, _LEAVING),
+        TasksRevoked: to(late, _LEAVING),
+        EpochAdvanced: to(assigned.on_epoch, _LEAVING),
+        TopicsRead: to(assigned.on_topics_leaving, _LEAVING, _STOPPING, _GONE),
+        TimerFired: to(assigned.on_leaving_timed_out, _GONE),
+        **all_late(_LEAVING, _MOVES),
+        AttemptFinished: to(attempts.on_finished, _CLOSING),
+        AttemptFailed: to(attempts.on_stopped, _GONE),
+        AttemptConflicted: to(attempts.on_stopped, _GONE),
+        AttemptStopped: to(attempts.on_stopped, _GONE),
+        SparkLost: to(attempts.on_stopped, _GONE),
+        SparkAbsent: to(attempts.on_stopped, _GONE),
+        QueryCleared: to(attempts.on_stopped, _GONE),
+        **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, (QueryAdopted, QueryUnreachable, StartWritten)),
+    },
+    _STOPPING: {
+        TasksGiven: to(assigned.on_given_back, _RESTARTING),
+        TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING, _LEAVING, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _STOPPING),
+        TopicsRead: to(declared_gone.on_topics_stopping, _STOPPING, _GONE),
+        AttemptBegan: to(attempts.on_began, _STOPPING),
+        StreamBegan: to(attempts.on_stream_began_stopping, _STOPPING),
+        **all_late(_STOPPING, _MOVES),
+        AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
+        AttemptFailed: to(attempts.on_stopped, _GONE),
+        AttemptConflicted: to(attempts.on_stopped, _GONE),
+        AttemptStopped: to(attempts.on_stopped, _GONE),
+        SparkLost: to(attempts.on_stopped, _GONE),
+        SparkAbsent: to(attempts.on_stopped, _GONE),
+        QueryCleared: to(attempts.on_stopped, _GONE),
+        QueryUnreachable: to(attempts.on_not_ended, _STOPPING),
+        **all_late(_STOPPING, _WRITTEN, (QueryAdopted, StartWritten)),
+    },
+    _TIMED_OUT: {
+        TasksGiven: to(assigned.on_given_again, _TIMED_OUT),
+        TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT, _LEAVING, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _TIMED_OUT),
+        TopicsRead: to(
+            declared_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
+        ),
+        AttemptBegan: to(attempts.on_began, _TIMED_OUT),
+        StreamBegan: to(attempts.on_stream_began_stopping, _TIMED_OUT),
+        **all_late(_TIMED_OUT, _MOVES),
+        AttemptFinished: to(attempts.on_finished, _CLOSING),
+        AttemptFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        AttemptConflicted: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        AttemptStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        SparkLost: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        QueryCleared: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        QueryUnreachable: to(attempts.on_not_ended, _TIMED_OUT),
+        **all_late(_TIMED_OUT, _WRITTEN, (QueryAdopted, StartWritten)),
+    },
+    _RESTARTING: {
+        TasksGiven: to(late, _RESTARTING),
+        TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING, _LEAVING, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _RESTARTING),
+        TopicsRead: to(
+            declared_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE
+        ),
+        AttemptBegan: to(attempts.on_began, _RESTARTING),
+        StreamBegan: to(attempts.on_stream_began_stopping, _RESTARTING),
+        **all_late(_RESTARTING, _MOVES),
+        **{
+            last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE)
+            for last in (*_LAST, QueryCleared)
+        },
+        QueryUnreachable: to(attempts.on_unreachable, _RESTARTING),
+        **all_late(_RESTARTING, _WRITTEN, (QueryAdopted, StartWritten)),
+    },
+    _PUBLISHING: {
+        TasksGiven: to(assigned.on_given_again, _PUBLISHING),
+        TasksRevoked: to(assigned.on_revoked_publishing, _PUBLISHING, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _PUBLISHING),
+        TopicsRead: to(late, _PUBLISHING),
+        TimerFired: to(attempts.on_given_up, _GONE),
+        PlanWritten: to(attempts.on_plan_written, _CLOSING, _WAITING, _GONE, _PUBLISHING),
+        PlanRefused: to(attempts.on_plan_refused, _CLOSING, _PUBLISHING),
+        **all_late(_PUBLISHING, _OF_ATTEMPT, (EndWritten, EndRefused), _LOOKED),
+    },
+    _CLOSING: {
+        TasksGiven: to(assigned.on_given_again, _CLOSING),
+        TasksRevoked: to(assigned.on_revoked_ended, _CLOSING),
+        EpochAdvanced: to(assigned.on_epoch_closing, _CLOSING),
+        TopicsRead: to(late, _CLOSING),
+        TimerFired: to(attempts.on_given_up, _GONE),
+        EndWritten: to(attempts.on_end_written, _GONE, _CLOSING, _FAILED),
+        EndRefused: to(attempts.on_end_refused, _CLOSING),
+        **all_late(_CLOSING, _OF_ATTEMPT, (PlanWritten, PlanRefused), _LOOKED),
+    },
+    _FAILED: {
+        TasksGiven: to(late, _FAILED),
+        TasksRevoked: to(assigned.on_revoked_failed, _GONE),
+        FailedLetGo: to(assigned.on_revoked_failed, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _FAILED),
+        TopicsRead: to(assigned.on_topics_failed, _FAILED, _WAITING, _PAUSED, _GONE),
+        **all_late(_FAILED, _OF_ATTEMPT, _WRITTEN, _LOOKED),
+    },
+}
+
+
+def handle(x: Execution, event: Event) -> list[Command]:
+    """Handle one event.
+
+    :return: the commands to carry out, in their order
+    :raises ImpossibleEventError: for an event that cannot happen as things are, which is a fault of this program
+    """
+    x.begin(event)
+    if isinstance(event, (TopicsRead, TasksGiven)):
+        x.judge(event.status if isinstance(event, TopicsRead) else x.status)
+    for task in _concerned(x, event):
+        _apply(x, task, event)
+    _tell_of_suspects(x)
+    learning.follow(x, event)
+    _start_next(x)
+    learning.begin_next(x)
+    return x.commands()
+
+
+def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
+    """The tasks that an event is about. Also handles what the event means for the worker as a whole."""
+    match event:
+        case AttemptEvent():
+            return (event.task,)
+        case TasksGiven() if not x.looked_for_orphans:
+            orphans.end_orphans(x)
+            return sorted(event.tasks)
+        case TasksGiven() | TasksRevoked():
+            return sorted(event.tasks)
+        case TopicsRead():
+            return _read(x, event)
+        case EpochAdvanced():
+            return list(x.runs)
+        case TimerFired():
+            return _look_at_clock(x)
+        case GroupJoined():
+            x.idle_since_ms = x.now
+        case LeavesForGood():
+            x.leaves_for_good = True
+        case Drained() | FailedLetGo() | Closed():
+            return _going(x, event)
+    return ()
+
+
+def _look_at_clock(x: Execution) -> Iterable[TaskId]:
+    x.armed_at = None
+    if x.look_at_ms is not None and x.look_at_ms <= x.now:
+        x.press_claims()
+    return x.runs.overdue(now_ms=x.now)
+
+
+def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[TaskId]:
+    """The worker is to leave, or this process to end."""
+    if isinstance(event, FailedLetGo):
+        x.keeps_failed = False
+        return sorted(x.runs.failed)
+    x.slots = 0  # planners need none
+    if isinstance(event, Closed):
+        x.closed = True
+        x.forget_detached()
+    return ()
+
+
+def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
+    """All tasks are compared with the jobs topic only if this has changed: there may be thousands of tasks. Otherwise
+    only failed and detached tasks with new records are looked at: a failed one may be tried again elsewhere, and a
+    detached one may have been declared gone.
+    """
+    changed, before = event.jobs is not x.jobs, x.status
+    x.jobs, x.status = event.jobs, event.status
+    orphans.end_all_unless_others_stay(x)
+    if changed or x.status.group is not before.group:
+        orphans.end_orphans(x)
+    if not changed:
+        looking, told = x.runs.looking, x.runs.failed | x.runs.detached
+        return sorted(looking | said_since(before, x.status, told)) if told or looking else ()
+    x.forget_removed_jobs()
+    return list(x.runs)
+
+
+def _apply(x: Execution, task: TaskId, event: Event) -> None:
+    apply(TRANSITIONS, x.state_of, x, task, event)
+
+
+def _tell_of_suspects(x: Execution) -> None:
+    """Of those that have become suspects, and those that are none any more."""
+    for message in x.suspects.news():
+        x.warn(message)
+    for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now):
+        x.write(x.keep(acquitted), TaskState.RUNNING)
+
+
+def _next_turn(x: Execution) -> Turn:
+    turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now)
+    batch = [x.runs[task] for task in turn.only or ()]
+    if not batch or x.suspects.servers.may_begin(batch, x.status, now_ms=x.now, wall_ms=x.wall):
+        return turn
+    x.look_at_ms = x.look_at_ms or x.now + LOOK_MS
+    return Turn(turn.blocked | turn.only if turn.only else turn.blocked)
+
+
+def _start_next(x: Execution) -> None:
+    """Start as many tasks as there are free slots. A task that has ended elsewhere makes room for another one."""
+    if not x.may_start:
+        return
+    free, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
+    x.turn = _next_turn(x)
+    x.blocked, only = x.turn.blocked, x.turn.only
+    for task in (
+        x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked)
+        if only is None
+        else x.runs.startable_among(only, slots=x.slots, now_ms=x.now)
+    ):
+        _apply(x, task, free)
+        learning.start(x, task)
+        ended = ended or task not in x.runs
+    x.suspects.begun(x.turn, x.runs)
+    if ended:
+        _start_next(x)
+    elif x.runs.held_back is not None and not x.runs[x.runs.held_back].wait_written:
+        x.write_waiting(x.runs.held_back)  # otherwise a leader that sees a free slot assumes that it is about to start

@@ -1,0 +1,351 @@
+"""Which task ends Spark, or its worker's process; and when tasks start again after that.
+
+Several tasks share a JVM, a process or a Spark Connect server. When it ends ("dies"), nobody can see which of them was
+the reason. Each that ran there is a *suspect*, and is counted in its record: ``spark_deaths`` if Spark has ended,
+``process_deaths`` if the worker's process has ended or lost its lease (``process_deaths.py``). Both are the same kind
+of thing, so their sum decides. All of them run again, and none has failed.
+
+*Trials.* A task that would reach the limit (``max_spark_deaths``) with the next death gets a trial. Those that wait for
+one come back in batches: first one task, then two, four, eight and so on, while nothing dies. While a batch is on
+trial, nothing else begins, and before it begins, all else must have run for the time of a trial. So a death during a
+trial counts for that batch alone. What ran well before goes on beside it: to stop it would take from it for certain
+what it may lose in a death. A task has stood its trial when it has run for a minute, or has ended. Then it is
+*acquitted*: its counts begin at zero. The same time acquits those that were counted and need no trial.
+
+*Halving.* If a batch dies, its tasks have been counted once more than the others. What needs no trial comes back first,
+and then those that were counted less, all together, because the reason is not among them. Then the batch comes back in
+batches that again begin with one task. A batch is at most as large as all that came before it and one more. So with
+each death at most half of the suspects, rounded up, are left: of n tasks, one that ends Spark soon after its start is
+alone on trial when it ends it for the time ``max_spark_deaths + ceil(log2(n))`` at the latest.
+
+*Verdict.* A task fails only if Spark has ended often enough while it ran, the last time while it was alone on trial.
+Processes and servers are ended by people, too, so there it must have been alone twice in a row. Therefore, no task
+fails because of another one, however many there are.
+
+What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
+stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
+grow with the deaths of Spark that it was acquitted of, and while it is the only one that runs here, it is not
+acquitted. Not so after the death of a process: a task that takes hours may lose its machine several times.
+
+Each worker decides this by itself, from the records of its tasks: these go with the tasks when they move. Workers that
+share a server try their suspects one worker after the other (``shared_servers.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from airflow_provider.state.records import TaskFailure, TaskKind, TaskStatus
+from airflow_provider.values.in_short import in_short
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.values.replacing import replaced
+from airflow_provider.worker.tasks.runs.pauses import doubling_ms
+from airflow_provider.worker.tasks.runs.run_table import RunTable
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.shared_servers import SharedServers
+
+TRIAL_MS: Final = 60_000
+_LONGER_TRIALS: Final = 5
+"""How often the trial of a batch task doubles at most."""
+_FIRST_WAIT_MS: Final = 1_000
+_LONGEST_WAIT_MS: Final = 60_000
+_CALM_MS: Final = 600_000
+"""After this time without an end of Spark, the wait after the next end is short again."""
+_LOOK_AGAIN_MS: Final = 1_000
+_CAUSE_LENGTH: Final = 250
+"""Characters: half of an error's message."""
+_ALONE: Final = 1
+_ALONE_WHERE_PEOPLE_END_IT: Final = 2
+"""How often in a row a task must have been alone on trial at a death, so that it counts as the reason."""
+
+
+class SparkEnded(Protocol):
+    """An event: something has lost its Spark. All that ran on it hear of this, each for itself."""
+
+    @property
+    def spark(self) -> int: ...
+
+    @property
+    def now_ms(self) -> int: ...
+
+
+class EndedUnderTask(SparkEnded, Protocol):
+    """The same of a task."""
+
+    @property
+    def task(self) -> TaskId: ...
+
+    @property
+    def failure(self) -> TaskFailure: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which tasks may start now.
+
+    :param blocked: these may not
+    :param only: nothing else may; None: everything else may, too
+    """
+
+    blocked: Tasks = NO_TASKS
+    only: Tasks | None = None
+
+    def is_alone(self, task: TaskId) -> bool:
+        """Whether this task starts alone on trial."""
+        return self.only is not None and len(self.only) == 1 and task in self.only
+
+
+class Suspects:
+    """The suspects among one worker's tasks, and its pauses after an end of Spark.
+
+    :param max_deaths: a task may fail when so many deaths have been counted
+    :param worker: whose tasks they are
+    :ivar condemned: tasks that are not to start again, because they have ended their worker's process
+    """
+
+    def __init__(self, max_deaths: int, worker: WorkerId) -> None:
+        self._max_deaths = max_deaths
+        self._tried_from = max(1, max_deaths - 1)
+        self.servers = SharedServers(worker, tried_from=self._tried_from, trial_ms=TRIAL_MS)
+        self._suspects: set[TaskId] = set()
+        self._acquits_at_ms = 0
+        self._look_at_ms: int | None = None
+        self._accused: dict[int, Tasks] = {}
+        self._accused_last = NO_TASKS
+        self._returning: set[TaskId] = set()
+        self._batch_of = self._batch = 0
+        self._news: dict[WorkerId, list[str]] = {}
+        self.condemned: set[TaskId] = set()
+        self._in_a_row = 0
+        self._last_ms: int | None = None
+        self._hold_until_ms = 0
+
+    def admit(self, run: TaskRun) -> None:
+        """Note a task that this worker has got, in case that it is a suspect."""
+        if run.deaths:
+            self._suspects.add(run.task)
+        if self._needs_trial(run):
+            self._returning.discard(run.task)
+            self._batch_of = 0
+
+    # ---- deaths
+
+    def lost(self, runs: RunTable, event: EndedUnderTask) -> TaskRun:
+        """The task after its Spark has ended."""
+        self.wait_after(runs, event)
+        run, accused = runs[event.task], self._accused[event.spark]
+        self._returning.add(run.task)
+        if run.began_ms is None or run.task not in accused:
+            return replaced(run, error=event.failure)
+        run = self._counted(run, alone=run.alone, spark=1)
+        advice = "give it less to do, or Spark more memory"
+        failure = self._failure(run, "Spark has ended", advice, condemned=self.condemns(run))
+        message = f"{_cause_in(event.failure)}; {failure}"
+        return replaced(run, error=TaskFailure.of(message, event.failure.traceback))
+
+    def process_ended(self, run: TaskRun, last: TaskStatus) -> TaskRun:
+        """A task when a worker gets it whose last process has ended, or lost its lease, while the task ran.
+
+        :param last: the record that says that it was running
+        """
+        self._returning.add(run.task)
+        run = self._counted(run, alone=last.alone, process=1)
+        condemned = run.deaths >= self._max_deaths and run.died_alone >= _ALONE_WHERE_PEOPLE_END_IT
+        if condemned:
+            self.condemned.add(run.task)
+        else:
+            self._news.setdefault(last.worker, []).append(run.label)
+        advice = (
+            "look for what ends a process, such as os._exit, a crash of a native library, too much memory, or code that"
+            " holds the interpreter for longer than the session"
+        )
+        what = "the process of its worker has ended, or lost its lease,"
+        return replaced(run, error=TaskFailure.of(self._failure(run, what, advice, condemned=condemned)))
+
+    def condemns(self, run: TaskRun) -> bool:
+        """Whether a task that has just lost its Spark counts as the reason."""
+        alone = _ALONE if run.handle is None else _ALONE_WHERE_PEOPLE_END_IT
+        return run.deaths >= self._max_deaths and run.died_alone >= alone
+
+    def news(self) -> list[str]:
+        """Messages about tasks that have become suspects since the last call: one for each process."""
+        news, self._news = self._news, {}
+        return [
+            f"the process of worker {worker} has ended, or lost its lease, while {in_short(labels, most=5)} ran:"
+            f" {'it runs' if len(labels) == 1 else 'they run'} again. Any of them may be the reason"
+            for worker, labels in news.items()
+        ]
+
+    def _counted(self, run: TaskRun, *, alone: bool, spark: int = 0, process: int = 0) -> TaskRun:
+        run = replaced(
+            run,
+            spark_deaths=run.spark_deaths + spark,
+            process_deaths=run.process_deaths + process,
+            died_alone=run.died_alone + 1 if alone else 0,
+        )
+        self.admit(run)
+        return run
+
+    def _failure(self, run: TaskRun, what: str, advice: str, *, condemned: bool) -> str:
+        times = f"{run.deaths} times" if run.deaths > 1 else "once"
+        if run.spark_deaths and run.process_deaths:
+            what = "Spark or the process of its worker has ended"
+        verdict = (
+            f", so the task counts as the reason and is not tried again: {advice} (max_spark_deaths={self._max_deaths})"
+        )
+        return f"{what} {times} while this task ran{verdict if condemned else ''}"
+
+    # ---- pauses
+
+    def wait_after(self, runs: RunTable, event: SparkEnded) -> None:
+        """A Spark has ended: start nothing for a while."""
+        if event.spark in self._accused:
+            return
+        if self.holds(event.now_ms):  # nothing has begun since the last one: it is the same
+            self._accused[event.spark] = self._accused_last
+            return
+        ran = frozenset(task for task in runs.active if runs[task].state is RunState.STARTED)
+        self._accused[event.spark] = self._accused_last = self._tried(runs, event.now_ms)[1] or ran
+        self._batch_of = 0
+        calm = self._last_ms is not None and event.now_ms - self._last_ms >= _CALM_MS
+        self._in_a_row = 1 if calm else self._in_a_row + 1
+        self._last_ms = event.now_ms
+        self._hold_until_ms = event.now_ms + doubling_ms(_FIRST_WAIT_MS, self._in_a_row, _LONGEST_WAIT_MS)
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether nothing may start because Spark has just ended."""
+        return now_ms < self._hold_until_ms
+
+    # ---- trials
+
+    def acquitted(self, runs: RunTable, *, now_ms: int) -> list[TaskRun]:
+        """The tasks that have stood the time of their trial, with their new counts."""
+        if not self._suspects or now_ms < self._acquits_at_ms:
+            return []
+        self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
+        started = [run for task in self._suspects if (run := runs[task]).state is RunState.STARTED]
+        left_ms = (_trial_ms(run) - run.ran_ms(now_ms) for run in started)
+        self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
+        stood = (run for run in started if run.ran_ms(now_ms) >= _trial_ms(run))
+        acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not _would_never_end(run)]
+        self._suspects.difference_update(run.task for run in acquitted)
+        return acquitted
+
+    def turn(self, runs: RunTable, others: Tasks = NO_TASKS, *, slots: int, now_ms: int) -> Turn:
+        """Which tasks may start.
+
+        :param others: those that may not for other reasons
+        :param slots: how many slots the worker has
+        """
+        self._look_at_ms = None
+        if not self._suspects:
+            return Turn(others)
+        waiting, on_trial = self._tried(runs, now_ms)
+        if on_trial:
+            self._look_at_ms = now_ms + _LOOK_AGAIN_MS
+            return Turn(others.union(run.task for run in waiting), NO_TASKS)
+        if waiting and self._some_return(runs, others, slots=slots, now_ms=now_ms):
+            return Turn(others.union(run.task for run in waiting))
+        ready = [run for run in waiting if run.task not in others and run.not_before_ms <= now_ms]
+        batch = self._next_batch(ready, waiting)
+        fitting = _fitting(batch, runs, slots)
+        blocked = others.union(run.task for run in waiting) - {run.task for run in fitting or batch[:1]}
+        if not fitting:
+            return Turn(blocked)  # it waits for slots like all others
+        self._look_at_ms = now_ms + _LOOK_AGAIN_MS
+        return Turn(blocked, NO_TASKS if _some_are_young(runs, now_ms) else frozenset(run.task for run in fitting))
+
+    def begun(self, turn: Turn, runs: RunTable) -> None:
+        """The tasks of this turn have started: if they are a batch on trial, the next one may be twice as large."""
+        if turn.only:
+            self._batch = 2 * len(turn.only)
+            self._batch_of = max((runs[task].deaths for task in turn.only if task in runs), default=0)
+
+    def trial_ms(self, runs: RunTable, *, now_ms: int) -> int | None:
+        """When to check again whether a trial is over, or may begin (monotonic milliseconds); None: none is wanted."""
+        waiting, on_trial = self._tried(runs, now_ms)
+        wanted = on_trial or (waiting and _some_are_young(runs, now_ms))
+        return now_ms + _LOOK_AGAIN_MS if wanted else None
+
+    def due_ms(self, other_ms: int | None = None, *, now_ms: int) -> int | None:
+        """When :meth:`holds` and :meth:`turn` may change (monotonic milliseconds).
+
+        :param other_ms: when to look again for another reason, if that is sooner
+        """
+        due_ms = self._hold_until_ms if self.holds(now_ms) else self._look_at_ms
+        acquits_ms = self._acquits_at_ms if self._suspects else None
+        own_ms = (at_ms for at_ms in (due_ms, acquits_ms) if at_ms is not None and at_ms > now_ms)
+        return min((*own_ms, *(() if other_ms is None else (other_ms,))), default=None)
+
+    def _some_return(self, runs: RunTable, others: Tasks, *, slots: int, now_ms: int) -> bool:
+        """Whether something can start that ran when Spark or its process ended, and needs no trial."""
+        waits = {task for task in self._returning if task in runs and runs[task].state is RunState.WAITING}
+        self._returning = waits
+        return runs.busy < slots and any(runs[task].not_before_ms <= now_ms for task in waits - others)
+
+    def _next_batch(self, ready: list[TaskRun], waiting: list[TaskRun]) -> list[TaskRun]:
+        """Those that were counted least. If others were counted more, the reason is among these: all may come back."""
+        if not ready:
+            return []
+        least = min(run.deaths for run in ready)
+        batch = sorted((run for run in ready if run.deaths == least), key=lambda run: run.task)
+        if any(run.deaths > least for run in waiting):
+            return batch
+        return batch[: self._batch if self._batch_of == least else 1]
+
+    def _tried(self, runs: RunTable, now_ms: int) -> tuple[list[TaskRun], Tasks]:
+        """The tasks that wait for their trial, and those on trial."""
+        waiting, on_trial = [], []
+        for task in self._suspects:
+            run = runs.get(task)
+            if run is None or not self._needs_trial(run):
+                continue
+            if run.state is RunState.WAITING:
+                waiting.append(run)
+            elif run.state is RunState.STARTED and run.ran_ms(now_ms) < _trial_ms(run):
+                on_trial.append(task)
+        return waiting, frozenset(on_trial)
+
+    def _needs_trial(self, run: TaskRun) -> bool:
+        return run.deaths >= self._tried_from
+
+
+def _would_never_end(run: TaskRun) -> bool:
+    """Whether it never comes further if it ends Spark late."""
+    return run.kind is TaskKind.BATCH and run.spark_deaths > 0
+
+
+def _trial_ms(run: TaskRun) -> int:
+    if not _would_never_end(run):
+        return TRIAL_MS
+    return TRIAL_MS << min(run.acquitted, _LONGER_TRIALS)
+
+
+def _some_are_young(runs: RunTable, now_ms: int) -> bool:
+    """Whether something runs here that might still end Spark soon after its start."""
+    running = (runs[task] for task in runs.active)
+    return any(run.ran_ms(now_ms) < TRIAL_MS for run in running if run.state.runs)
+
+
+def _fitting(batch: list[TaskRun], runs: RunTable, slots: int) -> list[TaskRun]:
+    """The first of them, as many as there are free slots for."""
+    fitting, busy = [], runs.busy
+    for run in batch:
+        busy += 0 if run.task.is_planner else runs.share_of(run, slots=slots)
+        if busy > slots and not run.task.is_planner:
+            break
+        fitting.append(run)
+    return fitting
+
+
+def _cause_in(failure: TaskFailure) -> str:
+    """It comes first, but must not push out what follows from it."""
+    cause = failure.line
+    return cause if len(cause) <= _CAUSE_LENGTH else f"{cause[: _CAUSE_LENGTH - 1]}…"
+
+
+def _without_deaths(run: TaskRun) -> TaskRun:
+    return replaced(
+        run, spark_deaths=0, process_deaths=0, died_alone=0, alone=False, acquitted=run.acquitted + run.spark_deaths
+    )

@@ -1,0 +1,65 @@
+"""A stream that stalls: it runs, and has not moved for longer than expected
+(:mod:`airflow_provider.worker.tasks.runs.liveness`).
+
+It is only said, in its record and in the log: whatever it waits for may still come, and people decide. It ends with
+the next movement.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.state.records import StreamProgress, TaskState
+from airflow_provider.state.records.spans import span
+from airflow_provider.values.model import TaskId
+from airflow_provider.values.replacing import replaced
+from airflow_provider.worker.tasks.attempts import on_time_over
+from airflow_provider.worker.tasks.commands import Inform, WriteProgress
+from airflow_provider.worker.tasks.events import AttemptProgressed, StreamMoved, TimerFired
+from airflow_provider.worker.tasks.runs.going_well import forgiven
+from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.state import Execution
+
+
+def on_timer(x: Execution, task: TaskId, event: TimerFired) -> None:
+    """The time limit of an attempt is over, or its stream has not moved for too long."""
+    run = x.runs[task]
+    if run.time_over_ms is not None and run.time_over_ms <= x.now:
+        on_time_over(x, task, event)
+        return
+    stalled = x.keep(replaced(run, liveness=run.liveness.stalled(x.now, x.wall)))
+    x.write(stalled, TaskState.RUNNING)
+    since_ms = stalled.liveness.stalled_since_ms
+    assert since_ms is not None
+    expected_ms = run.liveness.patience_ms(run.work.definition.stall_after_ms)
+    far = f"; its last batch: {run.progress.in_words()}" if isinstance(run.progress, StreamProgress) else ""
+    x.warn(
+        f"task {run.label} is stalled: no batch has ended for {span(x.wall - since_ms)}, and {span(expected_ms)} were"
+        f" expected at most{far}"
+    )
+
+
+def on_moved(x: Execution, task: TaskId, _event: StreamMoved) -> None:
+    """It is between two batches."""
+    run = x.runs[task]
+    moved = x.keep(replaced(run, liveness=run.liveness.moved(x.now)))
+    if run.liveness.stalled_since_ms is not None:
+        _say_that_it_moves_again(x, moved)
+
+
+def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
+    run, progress = x.runs[task], event.progress
+    stalled = run.liveness.stalled_since_ms is not None
+    if isinstance(progress, StreamProgress):
+        x.evidence.went_well()
+        run = run.goes_well_at(x.settings.worker)
+        run = replaced(run, liveness=run.liveness.moved(x.now, progress.batch_ms))
+    run = x.keep(forgiven(replaced(run, progress=progress), wall_ms=x.wall))
+    if stalled:
+        _say_that_it_moves_again(x, run)
+    else:
+        x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
+    x.do(Inform(message=f"task {run.label}: {progress.in_words()}"))
+
+
+def _say_that_it_moves_again(x: Execution, run: TaskRun) -> None:
+    x.write(run, TaskState.RUNNING)
+    x.do(Inform(message=f"task {run.label} is no longer stalled"))
