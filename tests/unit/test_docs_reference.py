@@ -89,8 +89,8 @@ def test_the_files_of_the_house_are_there() -> None:
     package = ROOT / "airflow_provider"
     named = re.findall(r"`(?:airflow_provider/)?(\w+/[\w/]+\.py)`", ARCHITECTURE)
     room = ""
-    for line in _part(ARCHITECTURE, r"^airflow_provider/\n", r"^```").splitlines():
-        room = line.split()[0].rstrip("/") if line[2] != " " else room
+    for line in _part(ARCHITECTURE, r"^### Rooms\n\n```text\n", r"^```").splitlines():
+        room = line.split("/ ")[0].rstrip("/") if line[:1].strip() else room
         named += [f"{room}/{name}" for name in re.findall(r"\b\w+\.py\b", line)]
     assert len(named) > 30
     assert not [name for name in named if not (package / name).exists() and not (ROOT / name).exists()]
