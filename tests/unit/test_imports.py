@@ -1,7 +1,10 @@
-"""What a DAG file pays for: operators, sensors and triggers, but no Kafka client, no PySpark and no OpenLineage."""
+"""What a DAG file pays for: operators, sensors and triggers, but no Kafka client, no PySpark and no OpenLineage; and
+what DAG files and jobs import by paths that must not change.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -27,6 +30,20 @@ for name in sys.argv[1:]:
     runpy.run_path(name) if name.endswith(".py") else importlib.import_module(name)
     print(json.dumps([name, sorted({module.partition(".")[0] for module in sys.modules})]))
 """
+KNOWN = {
+    "airflow_provider.common.told_once": ("told_once",),
+    "airflow_provider.kafka.records": ("JobDefinition",),
+    "airflow_provider.records": ("JobDefinition",),
+    "airflow_provider.spark.job": ("JobContext", "SparkJob", "TaskContext", "spark_job"),
+    "airflow_provider.spark.lineage": ("Dataset", "Lineage"),
+    "airflow_provider.spark.warm_up": ("WarmUpGuard",),
+    "airflow_provider.topics.errors": ("LastingError", "PassingError"),
+    "airflow_provider.triggers.coordinator": ("CoordinatorTrigger",),
+    "airflow_provider.triggers.group": ("GroupTrigger",),
+    "airflow_provider.triggers.group_event": ("GroupEventTrigger",),
+    "airflow_provider.triggers.worker": ("WorkerTrigger",),
+}
+"""What the docs tell people to import, and what Airflow's database names."""
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +66,9 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 def test_neither_spark_nor_a_kafka_client_nor_openlineage_is_imported(imported: dict[str, set[str]], name: str) -> None:
     assert "airflow_provider" in imported[name]
     assert not HEAVY & imported[name]
+
+
+@pytest.mark.parametrize("path", KNOWN)
+def test_what_people_import_is_where_they_know_it(path: str) -> None:
+    module = importlib.import_module(path)
+    assert [name for name in KNOWN[path] if not callable(getattr(module, name, None))] == []
