@@ -146,7 +146,7 @@ async def test_workers_cut_off_for_longer_than_the_session_stop_before_others_st
         for worker in ("w2", "w3"):
             log = group.log_of(worker)
             assert log.count("back in the group after") == 1, log
-            assert log.count("no broker of") <= 1, log
+            assert log.count("no broker of") <= 2, f"a client may hear late of what is over\n{log}"
             assert "Traceback" not in log
 
 
