@@ -6,18 +6,21 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import psutil
+from anyio.from_thread import start_blocking_portal
 from waiting import DEADLINE_S
 
 from airflow_provider.group.live.shared import shared_topics
-from airflow_provider.integration.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
+from airflow_provider.integration.one_shot import GroupSnapshot, read_timeline, send_control, submit_job
 from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.errors import NoTopicError
-from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.rights import WATCHER, WORKER
 from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
@@ -59,6 +62,13 @@ class Group:
         self.api: AirflowApi = airflow.api
         self.bootstrap_servers = bootstrap_servers
         self._settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="test")
+        self._open = ExitStack()
+        self._look: Callable[[], GroupSnapshot] | None = None
+
+    def close(self) -> None:
+        """Stop following the group's topics, which the first look at them has begun."""
+        self._look = None
+        self._open.close()
 
     def start(self, dag_id: str, **conf: object) -> str:
         self.api.wait_for_dag(dag_id)
@@ -71,9 +81,26 @@ class Group:
 
     def read(self) -> GroupSnapshot | None:
         try:
-            return read_group(self._settings, self.name)
-        except NoTopicError:
-            return None
+            self._look = self._look or self._follow()
+            return self._look()
+        except TopicError as error:
+            self.close()
+            if isinstance(error, NoTopicError):
+                return None
+            raise
+
+    def _follow(self) -> Callable[[], GroupSnapshot]:
+        """Each look waits for what has been written until then. To read all topics each time would take longer."""
+        portal = self._open.enter_context(start_blocking_portal())
+        topics = self._open.enter_context(
+            portal.wrap_async_context_manager(GroupTopics(self._settings, self.name, WATCHER))
+        )
+
+        async def look() -> GroupSnapshot:
+            await topics.catch_up()
+            return GroupSnapshot(group=self.name, jobs=topics.jobs, status=topics.status)
+
+        return lambda: portal.call(look)
 
     @property
     def record(self) -> GroupRecord:

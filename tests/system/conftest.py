@@ -7,7 +7,7 @@ import os
 import textwrap
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -273,17 +273,16 @@ MakeFleet = Callable[..., Fleet]
 @contextmanager
 def making_groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[MakeGroup]:
     """Makes groups, and stops their workers at the end: they would occupy Airflow's slots in the next test."""
-    made: list[Group] = []
+    with ExitStack() as made:
 
-    def make() -> Group:
-        made.append(Group(airflow, broker.bootstrap_servers))
-        MADE.append(made[-1])
-        return made[-1]
+        def make() -> Group:
+            group = made.enter_context(closing(Group(airflow, broker.bootstrap_servers)))
+            made.callback(group.stop_workers)
+            MADE.append(group)
+            made.callback(MADE.remove, group)
+            return group
 
-    yield make
-    for group in made:
-        MADE.remove(group)
-        group.stop_workers()
+        yield make
 
 
 @contextmanager

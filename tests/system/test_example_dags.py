@@ -13,7 +13,6 @@ import pytest
 from airflow_group import EXAMPLE_GROUP, Group
 from fleet import overlaps, starts
 
-from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.values.model import TaskId
@@ -65,11 +64,11 @@ def check_batch(airflow: LocalAirflow, example_folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_each_task_of_a_batch_finishes_once_and_never_runs_twice_at_a_time(
-    airflow: LocalAirflow, broker: LocalBroker, example_folder: Path
+    airflow: LocalAirflow, group: Group, example_folder: Path
 ) -> None:
     """A task that has just started may still move: its owner's record may not have been read before the new target."""
     check_batch(airflow, example_folder)
-    group = Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLE_GROUP}.batch")
+    group.name = f"{EXAMPLE_GROUP}.batch"
     check_declarative(group)
     steps = group.steps()
     finished = {(step.task, step.attempt) for step in steps if step.state is TaskState.FINISHED}
@@ -95,11 +94,10 @@ def check_streaming(airflow: LocalAirflow) -> None:
 
 
 @pytest.mark.thorough
-def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(
-    airflow: LocalAirflow, broker: LocalBroker
-) -> None:
+def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(airflow: LocalAirflow, group: Group) -> None:
     check_streaming(airflow)
-    check_declarative(Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLE_GROUP}.streaming"))
+    group.name = f"{EXAMPLE_GROUP}.streaming"
+    check_declarative(group)
 
 
 @pytest.mark.thorough
@@ -126,9 +124,10 @@ def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow:
             assert "fully warmed up" in logs[worker]
 
 
-def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow, broker: LocalBroker) -> None:
+def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow, group: Group) -> None:
     check_rebalance(airflow)
-    check_declarative(Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLE_GROUP}.rebalance"))
+    group.name = f"{EXAMPLE_GROUP}.rebalance"
+    check_declarative(group)
 
 
 def check_rebalance(airflow: LocalAirflow) -> None:

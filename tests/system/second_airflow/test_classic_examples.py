@@ -10,7 +10,6 @@ import test_example_dags as examples
 from airflow_group import Group
 from names import EXAMPLES
 
-from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.rounds.classic import ClassicRecord
 from demo.airflow import LocalAirflow
 
@@ -24,7 +23,7 @@ CHECKS: dict[str, Callable[[LocalAirflow, Path], None]] = {
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_an_example_runs_as_it_is(airflow: LocalAirflow, broker: LocalBroker, example_folder: Path, name: str) -> None:
+def test_an_example_runs_as_it_is(airflow: LocalAirflow, group: Group, example_folder: Path, name: str) -> None:
     CHECKS[name](airflow, example_folder)
-    group = Group(airflow, broker.bootstrap_servers, name=f"{EXAMPLES}.{name}")
+    group.name = f"{EXAMPLES}.{name}"
     assert isinstance(group.record, ClassicRecord)
