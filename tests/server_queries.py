@@ -11,12 +11,13 @@ from airflow_provider.spark.connect.client import hang_up, open_session
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 
 
-def active_queries(server: str, session_id: str) -> list[str]:
+def active_queries(server: str, session_id: str, *, token: str = "") -> list[str]:
     """The run ids of the active queries in this session. The session is created if it does not exist.
 
     :param server: the URL of the server
+    :param token: what it asks for
     """
-    return _asked(server, session_id) or []
+    return _asked(server, session_id, token) or []
 
 
 def is_closed(server: str, session_id: str) -> bool:
@@ -24,9 +25,9 @@ def is_closed(server: str, session_id: str) -> bool:
     return _asked(server, session_id) is None
 
 
-def _asked(server: str, session_id: str) -> list[str] | None:
+def _asked(server: str, session_id: str, token: str = "") -> list[str] | None:
     """The run ids of the active queries; None: the server has ended the session."""
-    settings = ConnectSettings(server=ConnectServer.parse(server))
+    settings = ConnectSettings(server=ConnectServer.parse(server), token=token)
     session = open_session(settings, "cospark/test", session_id)
     try:
         return [str(query.runId) for query in session.streams.active]
@@ -37,7 +38,7 @@ def _asked(server: str, session_id: str) -> list[str] | None:
             raise
     finally:
         hang_up(session)
-    return _asked(server, session_id)  # somebody who ends the session has interrupted this call, too
+    return _asked(server, session_id, token)  # somebody who ends the session has interrupted this call, too
 
 
 def is_being_ended(server: str, session_id: str) -> bool:

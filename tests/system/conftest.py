@@ -21,7 +21,6 @@ from mailbox_statsd import Mailbox
 from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
-from streams_on_server import TOKEN
 from tcp_proxy import TcpProxy
 from waiting import DEADLINE_S, RUN_DEADLINE_S, SLOWNESS, TOLD_BY
 
@@ -29,6 +28,7 @@ import airflow_provider.example_dags
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.servers.spark_connect import LocalConnectServer
 from airflow_provider.spark.connect.client import require_client
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from demo.airflow import LocalAirflow
 
 _HERE = Path(__file__).parent
@@ -99,8 +99,7 @@ def bodies(
     network: Network,
     statsd: Mailbox,
     example_folder: Path,
-    server: LocalConnectServer,
-    closed_server: LocalConnectServer,
+    server: ConnectSettings,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Bodies]:
     @contextmanager
@@ -114,7 +113,6 @@ def bodies(
                 yield {
                     "airflow": airflow,
                     "broker": network.broker,
-                    "closed_server": closed_server,
                     "example_folder": example_folder,
                     "group": group,
                     "outside": outside,
@@ -239,29 +237,18 @@ def airflow(
         yield airflow
 
 
-@contextmanager
-def _connect_server(airflow: LocalAirflow, conn_id: str, host: str, token: str = "") -> Iterator[LocalConnectServer]:
-    """A server with a connection to it in Airflow's database."""
+@pytest.fixture(scope="session")
+def server(airflow: LocalAirflow) -> Iterator[ConnectSettings]:
+    """The Spark Connect server of these tests and of the examples, with a connection to it in Airflow's database. By
+    host name: without TLS, a token is only sent to ``localhost``.
+    """
     require_client()
-    with LocalConnectServer(token=token, start_timeout_s=DEADLINE_S) as server:
-        port = int(server.url.rpartition(":")[2])
-        body = {"connection_id": conn_id, "conn_type": "spark_connect", "host": host, "port": port}
-        airflow.api.request("POST", "/connections", json=body | ({"password": token} if token else {}))
-        yield server
-
-
-@pytest.fixture(scope="session")
-def server(airflow: LocalAirflow) -> Iterator[LocalConnectServer]:
-    """The Spark Connect server of the DAG ``on_server``."""
-    with _connect_server(airflow, "streams_server", "127.0.0.1") as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def closed_server(airflow: LocalAirflow) -> Iterator[LocalConnectServer]:
-    """The one of the examples. By host name: without TLS, a token is only sent to ``localhost``."""
-    with _connect_server(airflow, "spark_connect_default", "localhost", TOKEN) as server:
-        yield server
+    name, token = "spark_connect_default", "s3cret-t0ken"
+    with LocalConnectServer(token=token, start_timeout_s=DEADLINE_S) as running:
+        server = ConnectServer(host="localhost", port=ConnectServer.parse(running.url).port)
+        body = {"connection_id": name, "conn_type": "spark_connect", "password": token}
+        airflow.api.request("POST", "/connections", json=body | {"host": server.host, "port": server.port})
+        yield ConnectSettings(server=server, token=token, conn_id=name)
 
 
 MakeGroup = Callable[[], Group]

@@ -11,14 +11,12 @@ from airflow_group import Group
 from server_queries import active_queries
 
 from airflow_provider.integration.one_shot import GroupSnapshot
-from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.values.model import TaskId
 from benchmarks.batch_times import batches
 
 JOB: Final = "ticks"
-TOKEN: Final = "s3cret-t0ken"
-"""Of the Spark Connect server that asks for one."""
 Told = Mapping[TaskId, TaskStatus]
 
 
@@ -28,7 +26,7 @@ class Streams:
     :param checkpoints: the folder of their checkpoints
     """
 
-    def __init__(self, group: Group, server: LocalConnectServer, checkpoints: Path, *, tasks: int) -> None:
+    def __init__(self, group: Group, server: ConnectSettings, checkpoints: Path, *, tasks: int) -> None:
         self._group = group
         self._server = server
         self._checkpoints = checkpoints
@@ -69,7 +67,8 @@ class Streams:
 
     def on_server(self, told: Told) -> list[str]:
         """The run ids of the queries that the server has active in these sessions."""
-        return [run for last in told.values() for run in active_queries(self._server.url, last.handle["session_id"])]
+        url, token = self._server.server.url, self._server.token
+        return [run for last in told.values() for run in active_queries(url, last.handle["session_id"], token=token)]
 
     def assert_no_batch_is_missing(self) -> None:
         by_stream = batches(self._checkpoints)

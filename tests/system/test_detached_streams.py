@@ -12,7 +12,7 @@ from airflow_group import Group
 from streams_on_server import JOB, Streams, attempts, runs
 
 from airflow_provider.cli.main import main
-from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.state.records import TaskState
 from airflow_provider.values.model import WorkerId
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.side_by_side
 
 @pytest.mark.thorough
 def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker_leaves(
-    group: Group, server: LocalConnectServer, tmp_path: Path
+    group: Group, server: ConnectSettings, tmp_path: Path
 ) -> None:
     api, streams = group.api, Streams(group, server, tmp_path, tasks=TASKS)
     run = group.start("on_server", checkpoints=str(tmp_path))
@@ -67,7 +67,7 @@ def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker
 
 @pytest.mark.thorough  # its workers come back to processes twice more
 def test_a_paused_or_stopped_job_ends_on_the_server_and_resumes_from_its_checkpoints(
-    group: Group, server: LocalConnectServer, tmp_path: Path
+    group: Group, server: ConnectSettings, tmp_path: Path
 ) -> None:
     streams = Streams(group, server, tmp_path, tasks=TASKS)
 

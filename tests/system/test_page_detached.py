@@ -14,7 +14,7 @@ from test_page import address, without_complaint
 from airflow_provider.cli.main import main
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.servers.local_broker import LocalBroker
-from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import TaskId, WorkerId
@@ -54,16 +54,16 @@ def goes_on(attempt: int) -> Callable[[TaskStatus], bool]:
 
 @pytest.mark.side_by_side
 def test_the_page_shows_and_controls_detached_streams(
-    airflow: LocalAirflow, broker: LocalBroker, group: Group, server: LocalConnectServer, tmp_path: Path
+    airflow: LocalAirflow, broker: LocalBroker, group: Group, server: ConnectSettings, tmp_path: Path
 ) -> None:
     group.name = "clickstream"
     group.submit("clicks", tasks=3, entry_point=f"{JOBS}:Ticks", kind=TaskKind.STREAMING)
     group.submit("ledger", tasks=1, entry_point=f"{JOBS}:Ticks", kind=TaskKind.STREAMING, slots=2)
-    run = group.start("connect_worker", server=server.url, checkpoints=str(tmp_path / "checkpoints"))
+    run = group.start("connect_worker", checkpoints=str(tmp_path / "checkpoints"))
     group.deferred("connect_worker", run, "worker")
     for task in (*CLICKS, LEDGER):
         said(group, task, goes_on(1), f"{task} goes on without a process")
-    where = f"detached on {server.url}"
+    where = f"detached on {server.server}"
     status = told(broker, "status", group.name, "--once")
     assert f"running ({where}): clicks:0 (" in status
     assert "2 slots, batch " in status
@@ -74,15 +74,15 @@ def test_the_page_shows_and_controls_detached_streams(
     with without_complaint(airflow) as browser:
         browser.open(address(group, view="workers"))
         browser.see(
-            "deferred", "triggerer", f"streams on {server.url}", "clicks:2", "2 slots · detached · batch", "rows/s"
+            "deferred", "triggerer", f"streams on {server.server}", "clicks:2", "2 slots · detached · batch", "rows/s"
         )
         browser.picture("page-detached")
         browser.click("[data-view=jobs]")
         browser.see("clicks", "without end")
         browser.click("[data-view=tasks]")
-        browser.see("of 4 tasks", f"on {server.url}", "detached", "rows/s", "2 slots")
+        browser.see("of 4 tasks", f"on {server.server}", "detached", "rows/s", "2 slots")
         browser.click("td", "ledger:0")
-        browser.see("takes 2 slots", f"detached: it runs on {server.url}, also while its worker is away")
+        browser.see("takes 2 slots", f"detached: it runs on {server.server}, also while its worker is away")
         browser.find("dialog td", WORKER)  # its attempts are read from another topic
         browser.picture("page-detached-task")
         browser.click("dialog .danger", "Stop")

@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from streams_on_server import TOKEN
 from test_example_dags import run
 
-from airflow_provider.servers.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect.server import ConnectSettings
 from demo.airflow import LocalAirflow
 
 pytestmark = pytest.mark.side_by_side
 
 
 def test_a_group_on_a_spark_connect_server_never_shows_the_token(
-    airflow: LocalAirflow, closed_server: LocalConnectServer, example_folder: Path
+    airflow: LocalAirflow, server: ConnectSettings, example_folder: Path
 ) -> None:
     tasks = run(airflow, "example_spark_connect")
     report = airflow.api.xcom(tasks["counted"][0])
@@ -25,18 +24,18 @@ def test_a_group_on_a_spark_connect_server_never_shows_the_token(
     assert all((example_folder / "connect" / f"part={part}" / "_SUCCESS").exists() for part in range(4))
 
     logs = [airflow.api.log(worker) for worker in tasks["worker"]]
-    address = f"Spark Connect server sc://localhost:{closed_server.url.rpartition(':')[2]} runs Spark"
+    address = f"Spark Connect server {server.server} runs Spark"
     assert any(address in log for log in logs)
     summaries = [airflow.api.xcom(worker) for worker in tasks["worker"]]
     assert sorted(index for summary in summaries for _, index in summary["finished"]) == list(range(4))
-    assert TOKEN not in json.dumps([report, summaries])
+    assert server.token not in json.dumps([report, summaries])
     files = list(airflow.home.rglob("*.log"))
     assert files
-    assert [file for file in files if TOKEN.encode() in file.read_bytes()] == []
+    assert [file for file in files if server.token.encode() in file.read_bytes()] == []
 
 
 @pytest.mark.shows("a worker has only streams on a Spark Connect server")
-def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow) -> None:
+def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow, server: ConnectSettings) -> None:
     tasks = run(airflow, "example_spark_connect_streams")
     (worker,) = tasks["worker"]
     batches = airflow.api.xcom(tasks["all_go_on_while_their_worker_is_deferred"][0])
@@ -47,4 +46,4 @@ def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow) -> 
     log = airflow.api.log(worker)
     assert all(f"Task ticks:{index} is running" in log for index in range(3))
     assert "nothing that needs this process: the triggerer takes over its membership" in log
-    assert TOKEN not in log
+    assert server.token not in log

@@ -50,7 +50,7 @@ with DAG("spark_worker"):
 with DAG("connect_worker"):
     connect = {
         "runner": "local",
-        "spark_master": "{{ dag_run.conf['server'] }}",
+        "spark_conn_id": "spark_connect_default",
         "checkpoint_root": "{{ dag_run.conf['checkpoints'] }}",
         "allowed_entry_points": "airflow_provider.example_dags.jobs",
         "progress_interval": 1,
@@ -60,7 +60,7 @@ with DAG("connect_worker"):
 ON_SERVER: dict[str, Any] = {
     **WORKER,
     "runner": "local",
-    "spark_conn_id": "streams_server",
+    "spark_conn_id": "spark_connect_default",
     "spark_conf": {"spark.sql.streaming.minBatchesToRetain": 100_000},
     "allowed_entry_points": "benchmarks",
     "checkpoint_root": "{{ dag_run.conf['checkpoints'] }}",
