@@ -32,6 +32,7 @@ def learns(worker: str, _jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
     return said is not None and len(said.learning) == 1
 
 
+@pytest.mark.thorough  # each run has a stream that moves warm in one Spark, and workers whose tasks only move warm
 async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fleet: MakeFleet, tmp_path: Path) -> None:
     sinks = [Sink(tmp_path, index) for index in range(2)]
 
