@@ -99,6 +99,7 @@ async def test_the_jvm_of_a_suspended_process_ends_with_the_lease(fleet: MakeFle
         await eventually(lambda: REASON in group.log_of(W1), "it says why")
 
 
+@pytest.mark.thorough  # to a JVM it is a suspended process
 async def test_the_jvm_of_a_process_whose_interpreter_a_task_holds_ends_with_the_lease(
     fleet: MakeFleet, tmp_path: Path
 ) -> None:

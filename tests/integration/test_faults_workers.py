@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from fleet import NEVER_LOST, SHORT_SESSION, Fleet, MakeFleet
 from waiting import DEADLINE_S, LONGEST_SESSION_S, eventually, slow_ms
 
@@ -65,6 +66,7 @@ async def test_nobody_waits_for_the_session_of_a_worker_whose_process_has_ended(
         )
 
 
+@pytest.mark.thorough  # each run has it with a runner, and with workers whose JVM ends (test_faults_lease.py)
 async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_it_wakes(
     fleet: MakeFleet, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ class TestBrokerAway:
         assert capfd.readouterr().err == ""
 
 
+@pytest.mark.thorough  # each run has each right, and refused passwords (test_secured_broker.py)
 class TestRights:
     @pytest.fixture(scope="class")
     @classmethod

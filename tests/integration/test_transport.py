@@ -330,6 +330,7 @@ async def found_by(transport: GroupTransport, group_id: str) -> KafkaErrorCode:
         return KafkaErrorCode.NETWORK_EXCEPTION
 
 
+@pytest.mark.thorough  # each run has it with workers (test_faults_broker.py)
 async def test_a_broker_that_is_killed_and_comes_back(group_id: str, caplog: pytest.LogCaptureFixture) -> None:
     with LocalBroker(start_timeout_s=DEADLINE_S) as broker:
         async with GroupTransport(settings_for(broker.bootstrap_servers)) as transport:
