@@ -30,6 +30,16 @@ PICTURES: Final = "COSPARK_PICTURES"
 
 _PHONE: Final = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
 
+_WORDS: Final = """
+    const words = (each) => (each?.innerText ?? "").replace(/[^\\S\\n]+/g, " ");
+"""
+_ALL_WORDS: Final = f"{_WORDS} return words(document.body);"
+_FIRST: Final = f"""{_WORDS}
+    const [css, text] = arguments;
+    const holds = (each) => !text || (each.checkVisibility() && words(each).includes(text));
+    return [...document.querySelectorAll(css)].find(holds) ?? null;
+"""
+"""The page looks itself: WebDriver would be called for each element, and takes a hundred times as long."""
 _DRAWN_WORDS: Final = """
     const words = [];
     const look = (root) => root.querySelectorAll("*").forEach((each) => {
@@ -75,12 +85,7 @@ class Browser:
 
     def find(self, css: str, text: str = "") -> WebElement:
         """The first such element with this in its text."""
-
-        def look() -> WebElement | None:
-            found = self.driver.find_elements("css selector", css)
-            return next((each for each in found if text in each.text), None)
-
-        return self._wait(look, f"{css} with {text!r}")
+        return self._wait(lambda: self._first(css, text), f"{css} with {text!r}")
 
     def click(self, css: str, text: str = "") -> None:
         def click() -> bool:
@@ -101,20 +106,22 @@ class Browser:
 
     def see(self, *words: str) -> None:
         """Wait until all of this is shown."""
-        self._wait(lambda: all(each in self.text for each in words), f"{words}")
+
+        def seen() -> bool:
+            text = self.text
+            return all(each in text for each in words)
+
+        self._wait(seen, f"{words}")
 
     def see_no_more(self, css: str, text: str) -> None:
-        def gone() -> bool:
-            return not any(text in each.text for each in self.driver.find_elements("css selector", css))
-
-        self._wait(gone, f"no {css} with {text!r} any more")
+        self._wait(lambda: self._first(css, text) is None, f"no {css} with {text!r} any more")
 
     @property
     def text(self) -> str:
-        return self.driver.find_element("css selector", "body").text
+        return str(self.run(_ALL_WORDS))
 
-    def run(self, script: str) -> Any:
-        return self.driver.execute_script(script)
+    def run(self, script: str, *arguments: str) -> Any:
+        return self.driver.execute_script(script, *arguments)
 
     def wait_for_drawing(self) -> None:
         """Wait until something is drawn on the timeline's canvas."""
@@ -161,6 +168,10 @@ class Browser:
         if folder := os.environ.get(PICTURES):
             Path(folder).mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(f"{folder}/{name}.png")
+
+    def _first(self, css: str, text: str) -> WebElement | None:
+        found: WebElement | None = self.run(_FIRST, css, text)
+        return found
 
     def _wait(self, look: Callable[[], T | None], what: str) -> T:
         def again() -> T | None:
