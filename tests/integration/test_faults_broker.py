@@ -106,7 +106,14 @@ async def test_a_broker_that_comes_back_without_its_data_ends_all_its_workers_wi
 
         await mortal.lose_everything()
 
-        await all_end_at_once(group)
+        async def end_of(worker: str) -> float:
+            assert await group.ended(worker) == [1]
+            return time.monotonic()
+
+        ends = await asyncio.gather(*map(end_of, WORKERS))
+        assert max(ends) - min(ends) < SHORT_SESSION_S, "at the same time, not one after the other"
+        for worker in WORKERS:
+            assert_told_that_topics_are_gone(group, worker)
 
 
 async def test_recreated_topics_end_running_workers_and_serve_the_next_ones(
@@ -124,7 +131,9 @@ async def test_recreated_topics_end_running_workers_and_serve_the_next_ones(
             *("--bootstrap-servers", mortal.broker.bootstrap_servers),
         )
         assert await submitted.wait() == 0
-        await all_end_at_once(group)
+        assert await group.ended(*WORKERS) == [1, 1, 1]
+        for worker in WORKERS:
+            assert_told_that_topics_are_gone(group, worker)
 
         for worker in WORKERS:
             group.start(worker)
@@ -145,19 +154,6 @@ async def start_workers(group: Fleet) -> None:
     for worker in WORKERS:
         group.start(worker)
     await group.balanced(*WORKERS)
-
-
-async def all_end_at_once(group: Fleet) -> None:
-    """Each of them says that the topics are gone."""
-
-    async def end_of(worker: str) -> float:
-        assert await group.ended(worker) == [1]
-        return time.monotonic()
-
-    ends = await asyncio.gather(*map(end_of, WORKERS))
-    assert max(ends) - min(ends) < SHORT_SESSION_S, "at the same time, not one after the other"
-    for worker in WORKERS:
-        assert_told_that_topics_are_gone(group, worker)
 
 
 def assert_told_that_topics_are_gone(group: Fleet, worker: str) -> None:
