@@ -10,8 +10,10 @@ import pytest
 from begun import begins_at_once
 from fleet import Fleet, MakeFleet
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
+from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
+from shard_bench import quick_broker
 from standalone import StandaloneCluster
 from topic_bench import settings_of
 from waiting import DEADLINE_S, wait_until
@@ -57,6 +59,34 @@ def cluster() -> Iterator[StandaloneCluster]:
     with StandaloneCluster() as started:
         started.add_worker(cores=2)
         yield started
+
+
+@pytest.fixture(scope="session")
+def proxied() -> Iterator[Network]:
+    with proxied_broker(2) as running:
+        yield running
+
+
+@pytest.fixture
+def network(proxied: Network) -> Iterator[Network]:
+    """A broker behind two proxies, shared by all tests of the run: use names of your own. What a test has cut, stalled
+    or slowed down is healed after it.
+    """
+    yield proxied
+    for way in proxied.ways:
+        way.heal()
+
+
+@pytest.fixture(scope="session")
+def shard_network() -> Iterator[Network]:
+    """A broker with the shards' topics, behind a proxy, shared by all tests of the run: leave all that as it is."""
+    with quick_broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shard_broker(shard_network: Network) -> LocalBroker:
+    return shard_network.broker
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from echo_machine import EchoMachine, heartbeat_of
+from proxied import Network, proxied_broker
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.layout import Layout
@@ -27,7 +28,6 @@ from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.servers.local_broker import LocalBroker
 
 LAYOUT = Layout(shards=2, replies=2)
 SESSION_S = 3.0
@@ -44,10 +44,10 @@ _PROCESS = _HERE / "shard_process.py"
 
 
 @contextmanager
-def quick_broker() -> Iterator[LocalBroker]:
-    """A broker with the shards' topics that soon notices a lost coordinator."""
-    with LocalBroker(properties=QUICK, start_timeout_s=DEADLINE_S) as running:
-        make_topics(running.bootstrap_servers)
+def quick_broker() -> Iterator[Network]:
+    """A broker with the shards' topics that soon notices a lost coordinator, and a way there through a proxy."""
+    with proxied_broker(1, QUICK) as running:
+        make_topics(running.near)
         yield running
 
 

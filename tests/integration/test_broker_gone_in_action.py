@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi import HTTPException
-from proxied import Network, proxied_broker
+from proxied import Network
 from topic_bench import settings_of
 from waiting import DEADLINE_S
 
@@ -38,18 +38,10 @@ STATES = (TaskState.RUNNING, TaskState.FAILED, TaskState.FAILED, TaskState.RUNNI
 DELIVERY_MS = 3_000
 
 
-@pytest.fixture(scope="module")
-def network() -> Iterator[Network]:
-    with proxied_broker(1) as network:
-        yield network
-
-
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch, network: Network) -> Iterator[None]:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers give up after seconds, and not after half a minute."""
     monkeypatch.setattr(clients, "TopicWriter", partial(TopicWriter, delivery_timeout_ms=DELIVERY_MS))
-    yield
-    network.ways[0].heal()
 
 
 async def _prepare(settings: KafkaSettings, group: str) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, overlaps
-from proxied import Network, proxied_broker
+from proxied import Network
 from waiting import eventually, slow_ms
 
 from airflow_provider.kafka.clock import wall_ms
@@ -22,20 +21,12 @@ from airflow_provider.values.model import TaskId, WorkerId
 WORKERS = ("w1", "w2", "w3")
 
 
-@pytest.fixture(scope="module")
-def network() -> Iterator[Network]:
-    with proxied_broker(2) as network:
-        yield network
-
-
 @pytest.fixture
-def fleet(network: Network, group_id: str, tmp_path: Path) -> Iterator[MakeFleet]:
+def fleet(network: Network, group_id: str, tmp_path: Path) -> MakeFleet:
     def make(*options: str) -> Fleet:
         return Fleet(network.near, group_id, tmp_path, "--runner", "noop", "--slots", "20", *options)
 
-    yield make
-    for way in network.ways:
-        way.heal()
+    return make
 
 
 async def start_three(group: Fleet, network: Network) -> None:

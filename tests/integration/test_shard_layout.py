@@ -33,7 +33,7 @@ OTHER = Record(ConnectWorkerGroupMetadataKey("other"), ConnectWorkerGroupMetadat
 @pytest.fixture
 def config() -> Iterator[Config]:
     with quick_broker() as broker:
-        yield {"bootstrap.servers": broker.bootstrap_servers}
+        yield {"bootstrap.servers": broker.near}
 
 
 def test_more_shards_than_groups_were_served_in_are_refused_until_both_topics_are_made_anew(config: Config) -> None:

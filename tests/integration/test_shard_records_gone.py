@@ -28,7 +28,7 @@ Config = dict[str, str]
 @pytest.fixture
 def config() -> Iterator[Config]:
     with quick_broker() as broker:
-        yield {"bootstrap.servers": broker.bootstrap_servers}
+        yield {"bootstrap.servers": broker.near}
 
 
 def coordinator(config: Config) -> Consumer:

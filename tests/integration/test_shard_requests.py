@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from echo_machine import HELD, RAISES, heartbeat_of
-from shard_bench import LAYOUT, Asker, in_process, quick_broker, settings_of_shards
+from shard_bench import LAYOUT, Asker, in_process, settings_of_shards
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, partition_of
@@ -22,12 +22,6 @@ from airflow_provider.state.records.envelope import LARGEST_VALUE
 from airflow_provider.values.error_codes import KafkaErrorCode
 
 ROUND_TRIPS = 100
-
-
-@pytest.fixture(scope="module")
-def shard_broker() -> Iterator[LocalBroker]:
-    with quick_broker() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

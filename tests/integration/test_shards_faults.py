@@ -11,17 +11,8 @@ from pathlib import Path
 
 import pytest
 from echo_machine import TICKING, heartbeat_of
-from proxied import Network, proxied_broker
-from shard_bench import (
-    LAYOUT,
-    QUICK,
-    SESSION_S,
-    Asker,
-    CoordinatorCommand,
-    CoordinatorProcess,
-    make_topics,
-    quick_broker,
-)
+from proxied import Network
+from shard_bench import LAYOUT, SESSION_S, Asker, CoordinatorCommand, CoordinatorProcess
 from shard_process import HANGS
 from waiting import wait_until
 
@@ -39,12 +30,6 @@ from airflow_provider.values.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId
 
 Start = Callable[..., CoordinatorProcess]
-
-
-@pytest.fixture(scope="module")
-def shard_broker() -> Iterator[LocalBroker]:
-    with quick_broker() as running:
-        yield running
 
 
 @pytest.fixture
@@ -92,8 +77,10 @@ def paused(network: Network) -> Iterator[None]:
 def stalled(network: Network) -> Iterator[None]:
     """The network swallows all answers."""
     network.ways[0].stall()
-    yield
-    network.ways[0].heal()
+    try:
+        yield
+    finally:
+        network.ways[0].heal()
 
 
 def epoch_of(asker: Asker, group: str) -> int:
@@ -153,26 +140,25 @@ def test_a_zombie_that_goes_on_in_mid_transaction_has_no_effect(
 
 
 @pytest.mark.parametrize("silent", [paused, pytest.param(stalled, marks=pytest.mark.thorough)])
-def test_shards_are_served_again_soon_after_a_broker_was_silent(silent: Silence, tmp_path: Path, group_id: str) -> None:
+def test_shards_are_served_again_soon_after_a_broker_was_silent(
+    silent: Silence, shard_network: Network, new_asker: Callable[[], Asker], tmp_path: Path, group_id: str
+) -> None:
     """It accepts connections and answers nothing, so each call waits for its time-out. However often that has happened,
     the next try comes soon, and the log says how long it has lasted.
     """
-    with proxied_broker(1, QUICK) as network:
-        make_topics(network.near)
-        (way,) = network.ways
-        only = CoordinatorProcess(way.address, tmp_path)
-        try:
-            only.serves(0, 1)
-            asker = Asker({"bootstrap.servers": network.near})
-            assert asker.heartbeat(group_id, TICKING).member_epoch == 1
-            with silent(network):
-                wait_until(lambda: "loaded, and was not for" in only.log, lambda: f"it says how long\n{only.log}")
-            served = only.log.count("serving shard")
-            wait_until(lambda: only.log.count("serving shard") > served, lambda: f"it serves again\n{only.log}")
-            assert epoch_of(asker, group_id) == 2
-            asker.close()
-        finally:
-            only.kill()
+    (way,) = shard_network.ways
+    only = CoordinatorProcess(way.address, tmp_path)
+    try:
+        only.serves(0, 1)
+        asker = new_asker()
+        assert asker.heartbeat(group_id, TICKING).member_epoch == 1
+        with silent(shard_network):
+            wait_until(lambda: "loaded, and was not for" in only.log, lambda: f"it says how long\n{only.log}")
+        served = only.log.count("serving shard")
+        wait_until(lambda: only.log.count("serving shard") > served, lambda: f"it serves again\n{only.log}")
+        assert epoch_of(asker, group_id) == 2
+    finally:
+        only.kill()
 
 
 OUTAGES = 2
