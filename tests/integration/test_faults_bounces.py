@@ -21,7 +21,7 @@ BOUNCES = int(os.environ.get("BOUNCES", "3"))
 WORKERS = ("w1", "w2", "w3")
 
 
-@pytest.mark.thorough  # each run has the random kills of test_faults_kills.py
+@pytest.mark.thorough  # each run has workers restarted one by one without Spark (test_rolling_change.py)
 @pytest.mark.timeout(BOUNCES * TEST_LIMIT_S)
 async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, group_id: str, tmp_path: Path) -> None:
     """SIGTERM and SIGKILL take turns, so that each worker meets both."""
