@@ -34,7 +34,7 @@ from waiting import DEADLINE_S, SLOWNESS, TEST_LIMIT_S  # noqa: E402
 # The time of one example means nothing on a busy machine: only the test's own time limit counts. Each run has other
 # examples, so a few will do.
 settings.register_profile(
-    "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(40)
+    "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(25)
 )
 settings.load_profile("busy machine")
 

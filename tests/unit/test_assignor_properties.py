@@ -270,4 +270,4 @@ def stopped_for_balance(outcome: GroupAssignment) -> list[Move]:
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(patient, max_examples=examples(30), stateful_step_count=40)
+TestHistories.settings = settings(patient, max_examples=examples(20), stateful_step_count=40)

@@ -147,4 +147,4 @@ class Asked(RuleBasedStateMachine):
 
 
 TestAsked = Asked.TestCase
-TestAsked.settings = settings(deadline=None, max_examples=examples(30), stateful_step_count=40)
+TestAsked.settings = settings(deadline=None, max_examples=examples(20), stateful_step_count=40)

@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 from coordinated import W1, W2, W3, tasks
 from coordinated_group import CooperativeGroup
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,7 +88,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(steps=st.lists(STEPS, max_size=12))
 def test_it_comes_to_rest_evenly(steps: list[Step]) -> None:
     group = CooperativeGroup(max_delay_ms=DELAY_MS)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from declarative_group import TinyGroup
 from declarative_script import tasks
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ STEP = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(fates=st.lists(FATE, max_size=60), steps=st.lists(STEP, max_size=15), leaves=st.booleans())
 def test_whatever_happens_nothing_runs_twice_or_without_a_lease_and_all_converge(
     fates: list[tuple[int, tuple[int, ...]] | None], steps: list[Callable[[TinyGroup], object]], *, leaves: bool

@@ -355,7 +355,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(TASKS), st.intege
 
 @pytest.mark.slow
 @given(STEPS)
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_what_must_hold_does_after_each_event_and_what_is_revoked_is_released(
     steps: list[tuple[int, TaskId, int]],
 ) -> None:

@@ -467,4 +467,4 @@ def check_who_leaves(this: LearnerRound, outcome: LearnerAssignment) -> None:
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(patient, max_examples=examples(30), stateful_step_count=40)
+TestHistories.settings = settings(patient, max_examples=examples(20), stateful_step_count=40)

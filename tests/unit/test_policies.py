@@ -240,7 +240,7 @@ class TestLostWork:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(
     jobs=st.lists(st.integers(0, 12), min_size=1, max_size=5),
     crowds=st.lists(st.integers(1, 4), min_size=1, max_size=4),

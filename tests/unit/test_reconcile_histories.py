@@ -266,7 +266,7 @@ class Histories(RuleBasedStateMachine):
                 assert current.assigned == target.of(member).tasks
 
 
-Histories.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
+Histories.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
 TestHistories = Histories.TestCase
 
 

@@ -62,7 +62,7 @@ from airflow_provider.group.declarative.protocol.wire.structs import PlainStruct
 from airflow_provider.values.model import MemberId, TaskId
 
 from_hex = bytes.fromhex
-unhurried = settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 M = MemberId("m")
 SOME = (ConnectorsAndTasks(connectors=("a",), tasks=(TaskId("a", 0), TaskId("é", 3))),)

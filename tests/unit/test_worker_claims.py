@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import turned_clock
 from executor_bench import A0, A1, A2, AWAY, PLANNER, Bench
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_ins import MemoryTopics
@@ -368,7 +369,7 @@ class Trio:
     plans=st.lists(st.permutations("abcd").map(lambda names: tuple(names[:3])), min_size=2, max_size=5),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_no_checkpoint_is_run_twice_whoever_reads_what_when(plans: list[tuple[str, ...]], seed: int) -> None:
     async def play() -> list[str]:
         trio = Trio(random.Random(seed))
