@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
 import pytest
 from fleet import Fleet, MakeFleet, overlaps
-from shard_bench import LAYOUT, quick_broker
+from shard_bench import LAYOUT
 from waiting import eventually
 
 from airflow_provider.group.declarative.protocol.sharding import partition_of
@@ -26,11 +25,10 @@ CONNECT = ("--group-protocol", "connect", "--coordinators", "dedicated")
 WORKERS = ("w1", "w2", "w3")
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
+@pytest.fixture
+def broker(shard_broker: LocalBroker) -> LocalBroker:
     """A broker that soon notices a lost coordinator."""
-    with quick_broker() as running:
-        yield running
+    return shard_broker
 
 
 @pytest.mark.thorough
