@@ -147,6 +147,37 @@ def test_a_last_try_that_has_gone_well_was_not_the_last_one() -> None:
     assert not written(script.fail(A0), TaskState.PENDING).last_try
 
 
+def unheard(script: Script, *, for_ms: int = 0) -> None:
+    """The other worker has not said anything yet since the round in which it came."""
+    assert script.status.group is not None
+    then = replace(script.status.group, at_ms=script.now + script.wall_ahead - for_ms)
+    script.status = replace(script.status, group=then, workers={})
+    script.read(script.jobs)
+
+
+def test_nothing_fails_for_good_while_another_worker_has_just_come() -> None:
+    script = beside_another(well=False)
+    unheard(script)
+    assert written(script.fail(A0), TaskState.PENDING).last_try
+    assert words(script.wait(HERE_AFTER_MS)) == ["start a:0 #2"]
+    script.begin(A0)
+    assert written(script.fail(A0), TaskState.FAILED).failures == 2
+
+
+def test_a_worker_that_never_says_anything_is_not_waited_for() -> None:
+    """As Java Connect's workers."""
+    script = beside_another(well=False)
+    unheard(script, for_ms=HERE_AFTER_MS)
+    assert not written(script.fail(A0), TaskState.FAILED).last_try
+
+
+def test_a_worker_that_is_alone_waits_for_nobody() -> None:
+    script = Script()
+    script.status = replace(script.status, group=record_of({ME: frozenset({A0})}, at_ms=script.now + script.wall_ahead))
+    script.running(A0)
+    assert not written(script.fail(A0), TaskState.FAILED).last_try
+
+
 class Looked(dict[TaskId, TaskStatus]):
     """Records of tasks that count how often somebody looks at all of them."""
 

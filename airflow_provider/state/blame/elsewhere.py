@@ -2,8 +2,9 @@
 
 A task's second try goes to another worker, if something has lately gone well there: if the task fails there, too, it is
 to blame itself. So each task moves at most once for this reason, and a job that is wrong everywhere causes few rounds.
-A task whose retries are used up, on a worker where nothing goes well, gets one try more, on any other worker. No task
-moves to where there is no room: it would wait behind streams for ever.
+A task whose retries are used up, on a worker where nothing goes well, gets one try more, on any other worker. If
+another worker has just come and said nothing yet, it waits: that one may be the place. No task moves to where there is
+no room: it would wait behind streams for ever.
 
 The leader takes the task from the worker where it failed, by revoking it. The worker does not release it by itself: a
 released task counts as lost, and goes back to the worker that had it; and if no leader looked, it would be nobody's. If
@@ -135,13 +136,23 @@ class RecentPlaces:
     def has_better(
         self, last: TaskStatus, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int, wall_ms: int
     ) -> bool:
-        """Whether a task that has failed has a better place."""
+        """Whether a task that has failed has a better place, or may turn out to have one."""
         if len(last.failed_on) != 1:
             return False
+        if last.last_try and _has_unheard(last.failed_on[0], status, wall_ms=wall_ms):
+            return True
         if self._places is None or now_ms >= self._until_ms or not self._places.are_of(jobs, status):
             self._places = Places(jobs, status, wall_ms=wall_ms)
             self._until_ms = now_ms + jobs.planned // _TASKS_PER_MS
         return self._places.find(last) is not None
+
+
+def _has_unheard(home: WorkerId, status: StatusSnapshot, *, wall_ms: int) -> bool:
+    """Whether another member of a round that has just ended has not said anything yet. Java Connect's never do."""
+    record = status.group
+    if record is None or not record.moves_single_tasks or wall_ms - record.at_ms >= HERE_AFTER_MS:
+        return False
+    return not record.members.keys() - {home, BRIDGE} <= status.workers.keys()
 
 
 def _staying(status: StatusSnapshot, *, wall_ms: int) -> Iterator[tuple[WorkerId, int]]:
