@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -126,7 +127,8 @@ def make_page(
     actions: PageActions = PageActions.ALL,
     others: Mapping[Named, StillCluster] = MappingProxyType({}),
 ) -> Page:
-    """
+    """One page at a time: the next one takes the application over.
+
     :param groups: of the connection ``kafka_default``
     :param actions: what the page may do
     :param others: the clusters of other connections
@@ -140,4 +142,12 @@ def make_page(
         actions=lambda: actions,
         note=lambda event, by, extra: noted.append((event, by, extra)),
     )
-    return Page(make_app(world), cluster, noted)
+    app = _app()
+    app.state.world = world
+    return Page(app, cluster, noted)
+
+
+@cache
+def _app() -> FastAPI:
+    """Made once, because its routes take long to read. Its world is all that it keeps."""
+    return make_app(World(connections=Connections(dict, settings_of)))
