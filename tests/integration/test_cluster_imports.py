@@ -75,7 +75,9 @@ def order(function: str) -> TaskOrder:
     )
 
 
-async def test_executors_import_the_modules_of_the_job(on_cluster: LocalRunner, events: Events) -> None:
+async def test_executors_import_the_modules_of_the_job_and_what_they_lack_is_named(
+    on_cluster: LocalRunner, events: Events, cluster: StandaloneCluster
+) -> None:
     task = order("own_functions")
     await on_cluster.start(task)
     last = await events.last(task.task)
@@ -85,10 +87,6 @@ async def test_executors_import_the_modules_of_the_job(on_cluster: LocalRunner, 
     assert doubled == 8
     assert [name for name in files if ".zip/" not in name] == [], "not from a folder that both can see"
 
-
-async def test_a_module_that_executors_lack_is_named_with_where_to_install_it(
-    on_cluster: LocalRunner, events: Events, cluster: StandaloneCluster
-) -> None:
     task = order("missing")
     await on_cluster.start(task)
     last = await events.last(task.task)

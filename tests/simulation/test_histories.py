@@ -14,7 +14,7 @@ from simulation.histories import PLANS
 from simulation.run import Crew, Tally, report
 from simulation.seeds import fresh
 
-FEW, MANY = 3, 60
+FEW, MANY = 2, 60
 LEAST_STEPS = 60
 
 

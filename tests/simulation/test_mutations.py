@@ -21,7 +21,7 @@ from simulation.seeds import one_in
 from waiting import TEST_LIMIT_S
 
 TESTS = Path(__file__).parents[1]
-SHARE = 28
+SHARE = 42
 NAMED = {mutation.name: mutation for mutation in MUTATIONS}
 
 
