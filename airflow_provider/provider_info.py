@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from airflow_provider import __version__
+
 _INTEGRATION: Final = "Cooperative Spark"
 _TEXT: Final = {"type": ["string", "null"]}
 _SECRET: Final = {"type": ["string", "null"], "format": "password"}
@@ -15,7 +17,7 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-provider-cooperative-spark",
         "name": "Cooperative Spark",
         "description": "Run Spark tasks, spread over workers by Kafka's group protocol as Kafka Connect does (KIP-415)",
-        "versions": ["0.1.0"],
+        "versions": [__version__],
         "integrations": [
             {
                 "integration-name": _INTEGRATION,

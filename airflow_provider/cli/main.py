@@ -12,8 +12,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
+from airflow_provider import __version__
 from airflow_provider.worker.process_end import GRACE_S, ending_in_time
 
 
@@ -58,7 +59,6 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     }
 )
 
-_DISTRIBUTION: Final = "airflow-provider-cooperative-spark"
 _INTERRUPTED: Final = 130
 _OUTPUT_CLOSED: Final = 141
 
@@ -110,22 +110,10 @@ class _Parser(argparse.ArgumentParser):
         return parsed, []
 
 
-class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version
-
-        from airflow_provider.cli.shared.terminal import say
-
-        say(f"{parser.prog} {version(_DISTRIBUTION)}")
-        parser.exit()
-
-
 def _parser(called: str | None) -> argparse.ArgumentParser:
     """A parser that knows all subcommands by name, and the arguments of the one that is called."""
     parser = _Parser(prog="cospark", description="Shows and operates groups of workers that share Spark tasks.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the release")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}", help="show the release")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, description=command.help)
