@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider import __version__
 from airflow_provider.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 OURS = [*(ROOT / "airflow_provider" / "operators").glob("*.py"), *(ROOT / "airflow_provider" / "sensors").glob("*.py")]
 OURS += [
     ROOT / "airflow_provider" / name
@@ -124,6 +125,14 @@ def test_tests_that_are_named_exist(page: Path) -> None:
         assert not name or f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}"
 
 
+def test_the_changelog_has_this_release_and_each_whose_records_are_read() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    releases = re.findall(r"^## \[([\d.]+)\]", changelog, re.MULTILINE)
+    assert releases[0] == __version__
+    written = [re.sub(r"^\w+-", "", file.stem) for file in (ROOT / "tests" / "unit" / "golden").iterdir()]
+    assert not [release for release in written if release not in changelog]
+
+
 def test_each_line_of_what_happens_when_is_shown_by_a_system_test() -> None:
     """The test says so: ``@pytest.mark.shows("a worker joins")``, with the first cell of each line that it shows."""
     section = (ROOT / "README.md").read_text().partition("## What happens when")[2].partition("\n## ")[0]
@@ -142,7 +151,7 @@ def _shown_in(file: Path) -> Iterator[str]:
 
 
 def test_the_commands_table_has_every_command() -> None:
-    table = (ROOT / "README.md").read_text().partition("## The command line")[2].partition("\n## ")[0]
+    table = (ROOT / "docs" / "command-line.md").read_text()
     called = []
     for name in cli.COMMANDS:
         actions = _below(_below(cli._parser(name))[name])

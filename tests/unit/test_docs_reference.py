@@ -25,11 +25,11 @@ from airflow_provider.state.reports.report import GroupReport, JobReport
 from airflow_provider.state.views.progress import JobProgress, JobState
 
 ROOT = Path(__file__).parents[2]
-README, DAGS, JOBS, OPERATING, ARCHITECTURE = (
-    (ROOT / page).read_text()
-    for page in ("README.md", "docs/dags.md", "docs/job-authors.md", "docs/operating.md", "docs/architecture.md")
+COMMANDS, DAGS, JOBS, OPERATING, ARCHITECTURE = (
+    (ROOT / "docs" / f"{page}.md").read_text()
+    for page in ("command-line", "dags", "job-authors", "operating", "architecture")
 )
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("operator", [ScaleSparkGroupOperator, SparkJobOperator, SparkWorkerOperator])
@@ -74,7 +74,7 @@ def test_the_commands_table_has_every_action() -> None:
         (command,) = (action for action in cli._parser(name)._actions if action.dest == "command")
         nested = [action for action in _choices(command)[name]._actions if isinstance(action.choices, dict)]
         for action in (action for actions in nested for action in _choices(actions)):
-            assert f"`cospark {name} {action} " in README or f"`cospark {name} {action}`" in README
+            assert f"`cospark {name} {action} " in COMMANDS or f"`cospark {name} {action}`" in COMMANDS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -4,8 +4,10 @@ what DAG files and jobs import by paths that must not change.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 from waiting import DEADLINE_S
 
 import airflow_provider.example_dags
+from airflow_provider.provider_info import get_provider_info
 
+ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(Path(airflow_provider.example_dags.__file__).parent.glob("example_*.py"))
 # The triggerer's loop must not stand still while it imports a trigger.
 MODULES = [
@@ -30,20 +34,12 @@ for name in sys.argv[1:]:
     runpy.run_path(name) if name.endswith(".py") else importlib.import_module(name)
     print(json.dumps([name, sorted({module.partition(".")[0] for module in sys.modules})]))
 """
-KNOWN = {
-    "airflow_provider.common.told_once": ("told_once",),
-    "airflow_provider.kafka.records": ("JobDefinition",),
-    "airflow_provider.records": ("JobDefinition",),
-    "airflow_provider.spark.job": ("JobContext", "SparkJob", "TaskContext", "spark_job"),
-    "airflow_provider.spark.lineage": ("Dataset", "Lineage"),
-    "airflow_provider.spark.warm_up": ("WarmUpGuard",),
-    "airflow_provider.topics.errors": ("LastingError", "PassingError"),
-    "airflow_provider.triggers.coordinator": ("CoordinatorTrigger",),
-    "airflow_provider.triggers.group": ("GroupTrigger",),
-    "airflow_provider.triggers.group_event": ("GroupEventTrigger",),
-    "airflow_provider.triggers.worker": ("WorkerTrigger",),
-}
-"""What the docs tell people to import, and what Airflow's database names."""
+PUBLIC = [
+    (row[1], name)
+    for row in re.finditer(r"^\| `([\w.]+)` \| (`.*) \|$", (ROOT / "docs" / "public-api.md").read_text(), re.MULTILINE)
+    for name in re.findall(r"\w+", row[2])
+]
+"""What the page about it names: modules, and what people import from them."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +64,26 @@ def test_neither_spark_nor_a_kafka_client_nor_openlineage_is_imported(imported: 
     assert not HEAVY & imported[name]
 
 
-@pytest.mark.parametrize("path", KNOWN)
-def test_what_people_import_is_where_they_know_it(path: str) -> None:
-    module = importlib.import_module(path)
-    assert [name for name in KNOWN[path] if not callable(getattr(module, name, None))] == []
+@pytest.mark.parametrize(("module", "name"), PUBLIC)
+def test_what_people_import_is_where_they_know_it(module: str, name: str) -> None:
+    assert callable(getattr(importlib.import_module(module), name, None))
+
+
+def test_what_airflow_finds_in_the_package_is_public() -> None:
+    info = get_provider_info()
+    found = [each for kind in ("hooks", "operators", "sensors", "triggers") for each in info[kind]]
+    assert {name for each in found for name in each["python-modules"]} <= {module for module, _ in PUBLIC}
+
+
+def test_what_people_are_shown_to_import_is_public() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+    shown = {
+        (node.module, alias.name)
+        for code in (*blocks, *(example.read_text() for example in EXAMPLES))
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow_provider.")
+        for alias in node.names
+    }
+    assert len(shown) > 10
+    assert shown <= set(PUBLIC)
