@@ -142,36 +142,24 @@ def run_attempt(
     :param mask: removes secrets from error messages
     :param job: the job object that was warmed up in this session; None: make a new one
     """
-    last = _run_and_close(order, guard, session, allowed, emit, mask, job)
-    return QueryDetached(order=order, handle=session.handle) if session.left_open else last
-
-
-def _run_and_close(
-    order: TaskOrder,
-    guard: AttemptGuard,
-    session: TaskSession,
-    allowed: Iterable[str],
-    emit: OnEvent,
-    mask: Mask,
-    job: SparkJob | None,
-) -> LastEvent:
     try:
         try:
             if order.task.is_planner:
-                finished = _plan(order, guard, session, allowed, emit)
+                last: LastEvent = _plan(order, guard, session, allowed, emit)
             else:
-                finished = _run(order, guard, session, allowed, emit, mask, job)
+                last = _run(order, guard, session, allowed, emit, mask, job)
         finally:
             session.close()
+        if guard.stopping:
+            last = TaskStopped(order=order, reason=guard.reason)
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
         stopped = guard.reason if guard.stopping else lease_over(guard)
         if stopped:
             log.debug("Task %s ended while stopping", order.task, exc_info=error)
-            return TaskStopped(order=order, reason=stopped)
-        return ended_by(blame(error, session.explain, mask), order)
-    if guard.stopping:
-        return TaskStopped(order=order, reason=guard.reason)
-    return finished
+            last = TaskStopped(order=order, reason=stopped)
+        else:
+            last = ended_by(blame(error, session.explain, mask), order)
+    return QueryDetached(order=order, handle=session.handle) if session.left_open else last
 
 
 def ended_by(verdict: Blame, order: TaskOrder) -> LastEvent:
