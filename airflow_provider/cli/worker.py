@@ -38,7 +38,7 @@ from airflow_provider.spark.masters import usable_master
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.records.slots import MOST_SLOTS
 from airflow_provider.values.model import ConnectProtocol, WorkerId
-from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
+from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
     DEFAULT_PROGRESS_S,
@@ -47,6 +47,7 @@ from airflow_provider.worker.equipment import (
     Equipment,
 )
 from airflow_provider.worker.exit_requests import ExitRequests
+from airflow_provider.worker.going_on import Next, Process, what_next
 from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.settings import Until
@@ -222,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
     _say(f"worker {spec.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
     if outcome.error:
         complain(f"cospark worker: {outcome.error}")
-    return 0 if outcome.ending in WORK_IS_OVER else 1
+    return 0 if what_next(Process.COMMAND, outcome.ending) is Next.SUCCEED else 1
 
 
 def _say(text: str) -> None:
@@ -325,4 +326,5 @@ async def _work(kafka: KafkaSettings, spec: WorkerSpec, returns_ms: int, equipme
     )
     async with held(holding, kafka, exit_requests) as worker:
         leave_when_signalled(functools.partial(exit_requests.leave, absence=_when_signalled(returns_ms)))
-        return await worker.run()
+        outcome, _ = await worker.run()
+        return outcome

@@ -44,20 +44,21 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.operators.membership_settings import membership_settings
 from airflow_provider.operators.seen_groups import groups_in_words
 from airflow_provider.operators.tries import Tries, tries_of
-from airflow_provider.operators.worker_run import RunResult, WorkerRun
+from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.spark.connect.server import is_connect
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.triggers.claims import is_of
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import ConnectProtocol
 from airflow_provider.values.saved import check_saved
-from airflow_provider.worker.ending import WORK_IS_OVER, Ending
+from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
     DEFAULT_PROGRESS_S,
     DEFAULT_SPARK_MASTER,
     Equipment,
 )
+from airflow_provider.worker.going_on import Finding, Next, Process, what_next
 from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
@@ -377,13 +378,14 @@ class SparkWorkerOperator(GroupTask):
         self.group_link = event.get("link", "")
         check_saved(event, "event of a WorkerTrigger")
         ending = Ending(event["ending"])
-        if ending is Ending.HANDED_OVER:
+        then = what_next(Process.TASK, ending, self._found(spec, ending))
+        if then is Next.GO_ON:
             self.log.info("Worker %s continues in this process, from epoch %s", event["worker"], event["epoch"])
             return self._work(context, spec, story, tries, saved=event["saved"])
-        if ending is Ending.FENCED and self._is_held_by_me(spec):
+        if then is Next.JOIN:
             self.log.info("Worker %s was held in two triggerers; it joins again as a new member", event["worker"])
             return self._work(context, spec, story, tries, saved=None)
-        return self._end(spec, ending, event["error"], event["summary"])
+        return self._end(spec, ending, then, event["error"], event["summary"])
 
     def get_openlineage_facets_on_complete(self, _task_instance: Any) -> Any:
         """The datasets that the Spark tasks that finished in this process have read and written."""
@@ -407,19 +409,10 @@ class SparkWorkerOperator(GroupTask):
             if saved is None:
                 raise AirflowException(f"worker {spec.member.worker}: {TOLD_TO_END}, before it joined the group")
             self._run.leave()
-        result: RunResult = self._run.run()
+        result = self._run.run()
         self.group_link = group_link(result.status) or self.group_link  # the last leader's, if all have left
         outcome = result.outcome
-        if outcome.ending is Ending.FENCED and saved is not None and self._is_held_by_me(spec):
-            if outcome.still_running:
-                stuck = ", ".join(map(str, sorted(outcome.still_running)))
-                raise AirflowException(
-                    f"worker {spec.member.worker}: it was held in two places; told to stop and still running: {stuck},"
-                    " which ends with this process; its next try joins again (does the job look at task.stopping?)"
-                )
-            self.log.info("Worker %s was held in two places; it joins again as a new member", spec.member.worker)
-            return self._work(context, spec, result.story, tries, saved=None)
-        if outcome.ending is Ending.HANDED_OVER:
+        if result.then is Next.DEFER:
             self.log.info(
                 "Worker %s has nothing that needs this process: the triggerer takes over its membership",
                 spec.member.worker,
@@ -438,7 +431,7 @@ class SparkWorkerOperator(GroupTask):
                 method_name="resume",
             )
         summary = result.story.summary(spec, outcome.ending, result.status)
-        return self._end(spec, outcome.ending, outcome.error, summary)
+        return self._end(spec, outcome.ending, result.then, result.error, summary)
 
     _make_run = WorkerRun
 
@@ -463,14 +456,18 @@ class SparkWorkerOperator(GroupTask):
                 f" {status.workers[me].url}. {_SAME_NAME}"
             )
 
-    def _is_held_by_me(self, spec: WorkerSpec) -> bool:
-        """Whether this task instance was the last one to take the worker's name.
+    def _found(self, spec: WorkerSpec, ending: Ending) -> Finding:
+        """What there is to find out when the trigger has ended so.
 
         When a triggerer stalls, another one takes over its triggers, and may have to join again. The first one is then
-        fenced, and its event resumes this task.
+        fenced, and its event resumes this task, which was the last one to take the worker's name.
         """
-        status = self._status(spec)
-        return status is not None and is_of(status.workers.get(spec.member.worker), spec.member.url)
+        if ending is Ending.HANDED_OVER:
+            return Finding.STAYS
+        status = self._status(spec) if ending is Ending.FENCED else None
+        if status is not None and is_of(status.workers.get(spec.member.worker), spec.member.url):
+            return Finding.OWN
+        return Finding.NOTHING
 
     def _status(self, spec: WorkerSpec) -> StatusSnapshot | None:
         hook, group = SparkGroupHook(self.kafka_conn_id), spec.member.group_id
@@ -482,17 +479,19 @@ class SparkWorkerOperator(GroupTask):
 
         return waited_out(look, f"Worker {spec.member.worker}")
 
-    def _end(self, spec: WorkerSpec, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
+    def _end(
+        self, spec: WorkerSpec, ending: Ending, then: Next, error: str | None, summary: dict[str, Any]
+    ) -> dict[str, Any]:
         self.log.info("Worker %s: %s at epoch %s", spec.member.worker, ending.value, summary["last_epoch"])
         if self._killed and self._run is not None:
             raise AirflowException(f"worker {spec.member.worker}: {self._run.why_ended}; it has left the group")
-        if ending in WORK_IS_OVER:
+        if then is Next.SUCCEED:
             return summary
+        if then is Next.RETRY:
+            raise AirflowException(f"worker {spec.member.worker}: {ending.value}: {error}")
         if ending is Ending.FENCED:
             raise AirflowFailException(
                 f"worker {spec.member.worker}: another process has taken its name in group {spec.member.group_id}."
                 f" {_SAME_NAME}"
             )
-        if ending is Ending.IDLE:
-            raise AirflowFailException(f"worker {spec.member.worker}: {error}. {groups_in_words(self.kafka_conn_id)}")
-        raise AirflowException(f"worker {spec.member.worker}: {ending.value}: {error}")
+        raise AirflowFailException(f"worker {spec.member.worker}: {error}. {groups_in_words(self.kafka_conn_id)}")

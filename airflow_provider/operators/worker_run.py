@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow_provider.hooks.spark_connect import token_of_handle
 from airflow_provider.integration.lineage import UNTOLD, LineageTeller
@@ -24,16 +24,21 @@ from airflow_provider.kafka.topics.errors import PassingError, TopicError
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.tries import RUNNING, Tries
 from airflow_provider.state.records import WorkerPhase
+from airflow_provider.triggers.claims import is_of
 from airflow_provider.values.model import Epoch
+from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.exit_requests import ExitRequests
+from airflow_provider.worker.going_on import Finding, Next, Process
 
 if TYPE_CHECKING:
+    from airflow_provider.kafka.topics.group_topics import GroupTopics
     from airflow_provider.state.views.status_view import StatusSnapshot
     from airflow_provider.worker.ending import Outcome
-    from airflow_provider.worker.holding import Held
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _LEAVE_WITHIN_S: Final = 20.0
 
@@ -58,12 +63,25 @@ async def _ask(page: TaskPage | None) -> str | None:
 class RunResult:
     """How a worker's run in this process ended.
 
+    :param then: what comes next
     :param status: the status topic at the end
     """
 
     outcome: Outcome
+    then: Next
     story: WorkerStory
     status: StatusSnapshot
+
+    @property
+    def error(self) -> str | None:
+        """Why it has ended, if not because its work is done."""
+        if self.outcome.ending is not Ending.FENCED or self.then is not Next.RETRY:
+            return self.outcome.error
+        stuck = ", ".join(map(str, sorted(self.outcome.still_running)))
+        return (
+            f"it was held in two places; told to stop and still running: {stuck}, which ends with this process; its"
+            " next try joins again (does the job look at task.stopping?)"
+        )
 
 
 class WorkerRun:
@@ -95,6 +113,7 @@ class WorkerRun:
         self._kafka = kafka
         self._story = story
         self._saved = saved
+        self._may_be_held_twice = saved is not None
         self._exit_requests = ExitRequests()
         self.why_ended = TOLD_TO_END
         self._leaving: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -148,14 +167,37 @@ class WorkerRun:
         else:
             self._exit_requests.correct(absence)
 
-    async def _opened(self, stack: AsyncExitStack, hold: Callable[[], AbstractAsyncContextManager[Held]]) -> Held:
-        """:raises PassingError: if another try may help, and the worker has not been asked to leave meanwhile"""
-        try:
-            return await stack.enter_async_context(hold())
-        except PassingError as away:
-            if self._exit_requests.leaving:
-                raise TopicError(f"{self.why_ended}; before it could leave: {away}") from away
-            raise
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """:raises TopicError: if it has not succeeded when the worker was asked to leave"""
+
+        async def unless_it_leaves() -> T:
+            try:
+                return await work()
+            except PassingError as away:
+                if self._exit_requests.leaving:
+                    raise TopicError(f"{self.why_ended}; before it could leave: {away}") from away
+                raise
+
+        return await patiently(unless_it_leaves, f"Worker {self._spec.member.worker}")
+
+    async def _find(self, outcome: Outcome, topics: GroupTopics) -> Finding:
+        if outcome.ending is Ending.HANDED_OVER and outcome.came:
+            return Finding.STAYS
+        if outcome.ending is Ending.FENCED and await self._is_held_twice(topics):
+            return Finding.STUCK if outcome.still_running else Finding.OWN
+        return Finding.NOTHING
+
+    async def _is_held_twice(self, topics: GroupTopics) -> bool:
+        """Whether a copy of the trigger of this task may have taken the worker's name: once, since it comes from there.
+
+        When a triggerer stalls, another one takes over its triggers, and its copy may have to join again.
+        """
+        if not self._may_be_held_twice:
+            return False
+        self._may_be_held_twice = False
+        await self._patiently(topics.catch_up)
+        last = topics.status.workers.get(self._spec.member.worker)
+        return is_of(last, self._spec.member.url) and not self._exit_requests.leaving
 
     async def _work(self) -> RunResult:
         # Imported here, because they import Kafka's clients and PySpark, and DAG files import this module.
@@ -168,6 +210,8 @@ class WorkerRun:
             protocol=self._spec.protocol(self._tries.returns_ms),
             settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),
             place=InThisProcess(self._equipment, masked, self._lineage.hear, token_of_handle),
+            process=Process.TASK,
+            find=self._find,
             beside=lambda topics: following_leader(topics, self._link),
             observer=observer_of(self._spec.member, of_task(), narrated),
         )
@@ -175,14 +219,10 @@ class WorkerRun:
         hold = functools.partial(held, holding, self._kafka, self._exit_requests, narrated_epoch=narrated)
         try:
             async with AsyncExitStack() as stack:
-                opened = functools.partial(self._opened, stack, hold)
-                worker = await patiently(opened, f"Worker {self._spec.member.worker}")
-                outcome = await worker.run(self._saved)
-                while outcome.came:
-                    log.info("There is work again: worker %s continues in this process", self._spec.member.worker)
-                    outcome = await worker.run(outcome.saved)
+                worker = await self._patiently(lambda: stack.enter_async_context(hold()))
+                outcome, then = await worker.run(self._saved)
                 status = worker.topics.status  # while they are open
         finally:
             await self._lineage.close()
         story = self._story.stopped_more(worker.stopped_running).in_epochs(worker.first_epoch, worker.epoch)
-        return RunResult(outcome=outcome, story=story, status=status)
+        return RunResult(outcome=outcome, then=then, story=story, status=status)

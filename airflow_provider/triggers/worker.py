@@ -32,8 +32,9 @@ from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.values.model import Epoch
 from airflow_provider.values.saved import SAVED_VERSION, check_saved
-from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
+from airflow_provider.worker.ending import KILLED, Ending
 from airflow_provider.worker.exit_requests import ExitRequests
+from airflow_provider.worker.going_on import Finding, Next, Process
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -208,26 +209,21 @@ class WorkerTrigger(BaseTrigger):
             return event
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
-        """:returns: None if the membership is to continue with the connection's new settings, or was asked to leave
-        during a hand-over
-        """
+        """:returns: None if the membership is to continue here"""
         from airflow_provider.worker.holding import held
 
         settings, narrated = connection.settings, Epoch(self._story.last_epoch or 0)
-        async with held(self._how(), settings, self._exit_requests, narrated_epoch=narrated) as worker:
+        async with held(self._how(connection), settings, self._exit_requests, narrated_epoch=narrated) as worker:
             forget = connection.when_other_than(settings, self._exit_requests.hand_over)
             try:
-                outcome = await worker.run(self._held or await self._claimed(worker))
-                while outcome.ending is Ending.FENCED and await self._is_mine_all_the_same(worker.topics):
-                    outcome = await worker.run(worker.taken_over(self.saved))
+                outcome, then = await worker.run(self._held or await self._claimed(worker))
             finally:
                 forget()
             self._story = self._story.in_epochs(worker.first_epoch, worker.epoch)
-            goes_on = connection.settings != settings or self._exit_requests.leaving
-            if outcome.ending is Ending.HANDED_OVER and goes_on:
+            if then is Next.REOPEN:
                 self._held = outcome.saved
                 return None
-            return await self._event_of(outcome, await self._summary(outcome, worker.topics.status))
+            return await self._event_of(outcome, then, await self._summary(outcome, worker.topics.status))
 
     async def _summary(self, outcome: Outcome, status: StatusSnapshot) -> dict[str, Any]:
         """The summary of all tasks of the group; empty if the membership continues."""
@@ -236,8 +232,21 @@ class WorkerTrigger(BaseTrigger):
         summary = functools.partial(self._story.summary, self.spec, outcome.ending, status)
         return await off_loop(summary, tasks=len(status.tasks))
 
-    def _how(self) -> Holding:
+    def _how(self, connection: Connection) -> Holding:
         from airflow_provider.worker.holding import Holding
+
+        settings = connection.settings
+
+        async def find(outcome: Outcome, topics: GroupTopics) -> Finding:
+            match outcome.ending:
+                case Ending.HANDED_OVER if connection.settings != settings or self._exit_requests.leaving:
+                    return Finding.STAYS
+                case Ending.FENCED if await self._is_mine_all_the_same(topics):
+                    return Finding.OWN
+                case Ending.DRAINED | Ending.LEFT if self.ends_task and self.task_instance is not None:
+                    return Finding.MAY_END_TASK
+                case _:
+                    return Finding.NOTHING
 
         @asynccontextmanager
         async def beside(topics: GroupTopics) -> AsyncIterator[None]:
@@ -249,6 +258,8 @@ class WorkerTrigger(BaseTrigger):
             protocol=self.spec.protocol(),
             settings=self.spec.settings(WorkerPhase.DEFERRED),
             place=self._place(),
+            process=Process.TRIGGERER,
+            find=find,
             beside=beside,
             observer=observer_of(self.spec.member, of_process(), Epoch(self._story.last_epoch or 0)),
         )
@@ -297,11 +308,10 @@ class WorkerTrigger(BaseTrigger):
     def _last_said(self, topics: GroupTopics) -> WorkerStatus | None:
         return topics.status.workers.get(self.spec.member.worker)
 
-    async def _event_of(self, outcome: Outcome, summary: Mapping[str, Any]) -> TriggerEvent:
-        over = outcome.ending in WORK_IS_OVER
+    async def _event_of(self, outcome: Outcome, then: Next, summary: Mapping[str, Any]) -> TriggerEvent:
         log.info("Worker %s: %s at epoch %s", self.spec.member.worker, outcome.ending.value, outcome.epoch)
-        if over and self.ends_task and self.task_instance is not None:
-            if self.push_summary:
+        if then is Next.SUCCEED:
+            if self.push_summary and self.task_instance is not None:
                 await push_xcom(self.task_instance, "return_value", dict(summary))
             return TaskSuccessEvent()
         await asyncio.sleep(pause_left_s(self.deferred_at_ms))

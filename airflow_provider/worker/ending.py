@@ -43,10 +43,6 @@ class Ending(str, Enum):
         return self in (Ending.STOOD_BACK, Ending.BLAMED)
 
 
-WORK_IS_OVER: Final = (Ending.DRAINED, Ending.LEFT)
-"""The worker has done its work, or was asked to leave."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a worker's run in this process ended.

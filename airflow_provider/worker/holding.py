@@ -5,7 +5,8 @@ They pass in what differs: the group protocol, the settings, what runs the tasks
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,12 +19,15 @@ from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.exit_requests import ExitRequests
+from airflow_provider.worker.going_on import Finding, Next, Process, what_next
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.narrator import narrated
 from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.standing_back import SparkStarter, SteadyWorker
 from airflow_provider.worker.worker import MakeHands, Worker
+
+log = logging.getLogger(__name__)
 
 
 class Place(Protocol):
@@ -46,6 +50,14 @@ def _nothing(_topics: GroupTopics) -> AbstractAsyncContextManager[object]:
     return nullcontext()
 
 
+Find = Callable[[Outcome, GroupTopics], Awaitable[Finding]]
+"""What a process finds out when a run has ended so."""
+
+
+async def _looks_for_nothing(_outcome: Outcome, _topics: GroupTopics) -> Finding:
+    return Finding.NOTHING
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """How a worker is held in this process."""
@@ -53,6 +65,8 @@ class Holding:
     protocol: GroupProtocol
     settings: WorkerSettings
     place: Place
+    process: Process = Process.COMMAND
+    find: Find = _looks_for_nothing
     beside: Beside = _nothing
     observer: Observer = UNOBSERVED
 
@@ -83,12 +97,30 @@ class Held:
         self._exit_requests = exit_requests
         self._memberships = memberships
 
-    async def run(self, saved: Mapping[str, Any] | None = None) -> Outcome:
-        """Hold the worker until it is done, has left, or its membership continues elsewhere.
+    async def run(self, saved: Mapping[str, Any] | None = None) -> tuple[Outcome, Next]:
+        """Hold the worker until it no longer goes on here.
 
         :param saved: the membership that another process has saved; None: join as a new member
+        :returns: how its last run here has ended, and what comes next
         :raises ValueError: if this release can't read what was saved
         """
+        me = self._holding.settings.member.worker
+        while True:
+            outcome = await self._run(saved)
+            found = await self._holding.find(outcome, self.topics)
+            then = what_next(self._holding.process, outcome.ending, found)
+            if then is Next.GO_ON:
+                log.info("There is work again: worker %s continues in this process", me)
+                saved = outcome.saved
+            elif then is Next.TAKE_OVER and saved is not None:
+                saved = self.taken_over(saved)
+            elif then is Next.JOIN:
+                log.info("Worker %s was held in two places; it joins again as a new member", me)
+                saved = None
+            else:
+                return outcome, then
+
+    async def _run(self, saved: Mapping[str, Any] | None) -> Outcome:
         settings, place, topics = self._holding.settings, self._holding.place, self.topics
         make_hands = place.make_hands(settings, topics)
 
@@ -102,7 +134,8 @@ class Held:
                 observer=self._holding.observer,
             )
 
-        worker = SteadyWorker(settings, topics, make, place.spark_starter(settings), saved)
+        starter = place.spark_starter(settings)
+        worker = SteadyWorker(settings, topics, make, starter, saved, self._holding.process)
         applied = worker.applied if saved is None else None
         narrating = narrated(topics, settings.member.worker, already_narrated=self.epoch, applied=applied)
         with narrating as narrator, self._exit_requests.on(worker):

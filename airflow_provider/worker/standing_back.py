@@ -27,6 +27,7 @@ from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome
+from airflow_provider.worker.going_on import Next, Process, what_next
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.reasons import ReasonsToEnd
 from airflow_provider.worker.settings import WorkerSettings
@@ -70,6 +71,7 @@ class SteadyWorker:
     :param make: makes the worker for each time that it joins
     :param topics: the group's topics, read to their ends
     :param saved: the membership that another process has saved; None: join as a new member
+    :param process: which holds it
     """
 
     def __init__(
@@ -79,7 +81,9 @@ class SteadyWorker:
         make: MakeWorker,
         starter: SparkStarter,
         saved: Mapping[str, Any] | None = None,
+        process: Process = Process.COMMAND,
     ) -> None:
+        self._process = process
         self._settings = settings
         self._topics = topics
         self._make = make
@@ -109,7 +113,7 @@ class SteadyWorker:
         """As :meth:`Worker.run <airflow_provider.worker.worker.Worker.run>`; it never ends by standing back."""
         try:
             outcome = await self._worker.run()
-            while outcome.ending.stands_back:
+            while what_next(self._process, outcome.ending) is Next.STAND_BACK:
                 end = await self._stand_back(outcome)
                 if end is not None:
                     return end

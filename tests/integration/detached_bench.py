@@ -171,7 +171,8 @@ class Life:
             protocol=spec.protocol(), settings=spec.settings(WorkerPhase.STABLE), place=InThisProcess(equipment)
         )
         async with held(holding, self.group.settings, exit_requests) as worker:
-            return await worker.run(saved)
+            outcome, _ = await worker.run(saved)
+            return outcome
 
     def trigger(self, saved: Mapping[str, Any]) -> WorkerTrigger:
         story = WorkerStory(began_ms=wall_ms())

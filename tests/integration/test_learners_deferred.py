@@ -58,7 +58,8 @@ async def in_its_process(
         protocol=spec.protocol(), settings=spec.settings(WorkerPhase.STABLE), place=InThisProcess(equipment)
     )
     async with held(holding, group.settings, exit_requests) as worker:
-        return await worker.run(saved)
+        outcome, _ = await worker.run(saved)
+        return outcome
 
 
 async def test_a_deferred_worker_comes_back_to_its_process_to_learn(fleet: MakeFleet) -> None:

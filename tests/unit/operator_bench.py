@@ -24,6 +24,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.going_on import Finding, Process, what_next
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka_default")
 
@@ -117,8 +118,13 @@ class FakeRun:
 
     def run(self) -> RunResult:
         self.while_it_runs()
+        ended = self.endings.pop(0)
+        found = Finding.STUCK if ended.still_running else Finding.NOTHING
         return RunResult(
-            outcome=self.endings.pop(0), story=self.story.in_epochs(1, 3).stopped_more(1), status=self.status
+            outcome=ended,
+            then=what_next(Process.TASK, ended.ending, found),
+            story=self.story.in_epochs(1, 3).stopped_more(1),
+            status=self.status,
         )
 
     def leave(self) -> None:

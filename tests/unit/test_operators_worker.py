@@ -177,27 +177,10 @@ class TestWorkerOperator:
         with pytest.raises(AirflowFailException, match="max_active_runs"):
             worker_operator().resume(context(), event=event)
 
-    def test_fenced_by_a_copy_of_its_trigger_when_it_has_gone_on_it_joins_anew(
-        self, runs: type[FakeRun], group: FakeGroup
-    ) -> None:
-        record = _worker("dag.task", "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1")
-        group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
-        event = _handed_over()
-        runs.endings += [outcome(Ending.FENCED, error="another process joined"), outcome(Ending.DRAINED)]
-        summary = worker_operator().resume(context(), event=event)
-        assert summary is not None
-        assert summary["ended"] == "drained"
-        assert [run.saved for run in runs.made] == [{"v": 1}, None]
-        runs.endings += [outcome(Ending.FENCED, error="another process joined")] * 2
-        with pytest.raises(AirflowFailException, match="another process has taken its name"):
-            worker_operator().resume(context(), event=event)
-
     def test_while_something_of_it_still_runs_in_this_process_it_does_not_join_anew_there(
-        self, runs: type[FakeRun], group: FakeGroup
+        self, runs: type[FakeRun]
     ) -> None:
         """It would be given the task again, and a new runner knows nothing of the copy that does not stop."""
-        record = _worker("dag.task", "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1")
-        group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
         stuck = frozenset({TaskId("job", 1)})
         runs.endings.append(outcome(Ending.FENCED, error="another process joined", still_running=stuck))
         with pytest.raises(AirflowException, match=r"still running: job:1.*its next try joins again") as raised:

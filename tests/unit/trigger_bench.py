@@ -145,7 +145,9 @@ class Triggerer:
             if settings in self.refused:
                 raise TransportError("Authentication failed", fault=Fault.SECURITY)
 
-        def held_worker(_settings: Any, _topics: Any, _make: Any, _starter: Any, saved: Any) -> FakeWorker:
+        def held_worker(
+            _settings: Any, _topics: Any, _make: Any, _starter: Any, saved: Any, _process: Any
+        ) -> FakeWorker:
             self.saved.append(saved)
             self.worker = FakeWorker()
             self.held.set()
