@@ -17,7 +17,7 @@ from airflow_provider.integration.patience import patiently
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
-from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, Needs
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER, Needs
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.connect.server import AllowedServers
 from airflow_provider.state.operations.operations import (
@@ -109,7 +109,7 @@ class SparkGroupHook(BaseHook):
 
         if not definition.submitted_at_ms:
             definition = replace(definition, submitted_at_ms=wall_ms())
-        return one_shot.submit_job(self.get_settings(), group, definition)
+        return one_shot.act(self.get_settings(), group, SUBMITTER, lambda topics: topics.submit(definition))
 
     def remove_job(self, group: str, job: str, *, by: str | None = None) -> bool:
         """Remove a job: its tasks are stopped, and their progress is lost.
@@ -118,12 +118,7 @@ class SparkGroupHook(BaseHook):
         :returns: whether there was such a job
         :raises TopicError: as :meth:`submit_job`
         """
-        from airflow_provider.integration import one_shot
-
-        try:
-            return one_shot.remove_job(self.get_settings(), group, job, by=_who(by))
-        except NoTopicError:
-            return False
+        return self._act(group, STEERER, lambda topics: topics.remove(job, by=_who(by))) or False
 
     def retry_failed(
         self, group: str, job: str, tasks: Iterable[int] | None = None, *, by: str | None = None
@@ -294,6 +289,7 @@ class SparkGroupHook(BaseHook):
         """
 
         async def stop(topics: GroupTopics) -> list[str]:
+            await topics.catch_up()
             names = may_be_asked(topics.status) if workers is None else workers
             asked = [names] if isinstance(names, str) else sorted(names)
             now_ms = wall_ms()
@@ -393,6 +389,7 @@ class SparkGroupHook(BaseHook):
         servers = Servers(own=None, token_of=token_of_handle, allowed=AllowedServers.of(allowed_spark_servers))
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
+            await topics.catch_up()
             deserted = await is_deserted(group, settings)
             found = orphans(topics.jobs, topics.status, deserted=deserted)
             left = await ending.end_all(found, topics, servers.settings_of)
@@ -471,19 +468,13 @@ class SparkGroupHook(BaseHook):
         return self._run(lambda settings: patiently(partial(wait, settings), who, until=until))
 
     def _act(self, group: str, needs: Needs, act: Callable[[GroupTopics], Awaitable[T]]) -> T | None:
-        """Call ``act`` with the group's topics, read to their ends; None if they do not exist."""
+        """Call ``act`` with the group's topics; None if they do not exist."""
+        from airflow_provider.integration import one_shot
 
-        async def run(settings: KafkaSettings) -> T | None:
-            from airflow_provider.kafka.topics.group_topics import GroupTopics
-
-            try:
-                async with GroupTopics(settings, group, needs) as topics:
-                    await topics.catch_up()
-                    return await act(topics)
-            except NoTopicError:
-                return None
-
-        return self._run(run)
+        try:
+            return one_shot.act(self.get_settings(), group, needs, act)
+        except NoTopicError:
+            return None
 
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
         from airflow_provider.integration import one_shot

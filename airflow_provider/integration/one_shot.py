@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin TimeoutError only since Python 3.11
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.reader import Record, TopicReader
-from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER, Needs
 from airflow_provider.state.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
 from airflow_provider.state.records import ControlRecord, Event, JobDefinition, TopicNames
 from airflow_provider.state.views.jobs_view import JobsSnapshot
@@ -78,27 +78,28 @@ def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAUL
     return run(read)
 
 
+def act(settings: KafkaSettings, group: str, needs: Needs, work: Callable[[GroupTopics], Awaitable[T]]) -> T:
+    """What ``work`` makes of a group's topics.
+
+    :param needs: the rights that the connection's user must have
+    :raises NoTopicError: if there is no such group, unless ``needs`` says to create its topics
+    """
+
+    async def acting() -> T:
+        async with GroupTopics(settings, group, needs) as topics:
+            return await work(topics)
+
+    return run(acting)
+
+
 def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
     """As :meth:`GroupTopics.submit`; creates the group's topics if they are missing."""
-
-    async def submit() -> Submission:
-        async with GroupTopics(settings, group, SUBMITTER) as topics:
-            return await topics.submit(definition)
-
-    return run(submit)
+    return act(settings, group, SUBMITTER, lambda topics: topics.submit(definition))
 
 
 def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
-    """As :meth:`GroupTopics.remove`.
-
-    :raises NoTopicError: if there is no such group
-    """
-
-    async def remove() -> bool:
-        async with GroupTopics(settings, group, STEERER) as topics:
-            return await topics.remove(job, by=by, defined_at=defined_at)
-
-    return run(remove)
+    """As :meth:`GroupTopics.remove`."""
+    return act(settings, group, STEERER, lambda topics: topics.remove(job, by=by, defined_at=defined_at))
 
 
 def retry_failed(
@@ -110,57 +111,24 @@ def retry_failed(
     by: str,
     defined_at: int | None = None,
 ) -> tuple[TaskId, ...]:
-    """As :meth:`GroupTopics.retry_failed`.
-
-    :raises NoTopicError: if there is no such group
-    """
-
-    async def retry() -> tuple[TaskId, ...]:
-        async with GroupTopics(settings, group, RETRIER) as topics:
-            await topics.catch_up()
-            return await topics.retry_failed(job, indexes, by=by, defined_at=defined_at)
-
-    return run(retry)
+    """As :meth:`GroupTopics.retry_failed`."""
+    return act(settings, group, RETRIER, lambda topics: topics.retry_failed(job, indexes, by=by, defined_at=defined_at))
 
 
 def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
-    """As :meth:`GroupTopics.carry_out`.
-
-    :raises NoTopicError: if there is no such group
-    """
+    """As :meth:`GroupTopics.carry_out`."""
     needs = STOPPER if isinstance(operation, SetLogLevel | Rebalance) else STEERER
-
-    async def act() -> Outcome:
-        async with GroupTopics(settings, group, needs) as topics:
-            return await topics.carry_out(operation, by=by)
-
-    return run(act)
+    return act(settings, group, needs, lambda topics: topics.carry_out(operation, by=by))
 
 
 def scale_down(settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> ScaleDown:
-    """As :meth:`GroupTopics.scale_down`.
-
-    :raises NoTopicError: if there is no such group
-    """
-
-    async def ask() -> ScaleDown:
-        async with GroupTopics(settings, group, STOPPER) as topics:
-            return await topics.scale_down(goal, by=by)
-
-    return run(ask)
+    """As :meth:`GroupTopics.scale_down`."""
+    return act(settings, group, STOPPER, lambda topics: topics.scale_down(goal, by=by))
 
 
 def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
-    """As :meth:`GroupTopics.publish_control`.
-
-    :raises NoTopicError: if there is no such group
-    """
-
-    async def send() -> None:
-        async with GroupTopics(settings, group, STOPPER) as topics:
-            await topics.publish_control(control)
-
-    run(send)
+    """As :meth:`GroupTopics.publish_control`."""
+    act(settings, group, STOPPER, lambda topics: topics.publish_control(control))
 
 
 def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Timeline:

@@ -19,7 +19,6 @@ from airflow_provider.integration.airflow_names import AirflowException
 from airflow_provider.integration.links import SparkGroupLink, group_link
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.topics import group_topics
 from airflow_provider.kafka.topics.errors import BrokerAwayError, NoTopicError
 from airflow_provider.provider_info import get_provider_info
 from airflow_provider.state.records import TaskState, WorkerPhase, WorkerStatus
@@ -95,7 +94,7 @@ def test_workers_are_asked_to_go_by_their_names(
 ) -> None:
     topics = MemoryTopics()
     asyncio.run(topics.publish_group(group_record(1)))
-    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: topics)
+    monkeypatch.setattr(one_shot, "GroupTopics", lambda _settings, _group, _needs: topics)
     assert SparkGroupHook("broker").stop_workers("g", workers) == asked
     assert sorted(topics.jobs.controls) == asked
 
@@ -105,7 +104,7 @@ def test_who_has_left_is_not_asked_to_go(connection: None, monkeypatch: pytest.M
     asyncio.run(topics.publish_group(group_record(1)))
     left = WorkerStatus(worker=WorkerId("w1"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1)
     asyncio.run(topics.publish_worker(left))
-    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: topics)
+    monkeypatch.setattr(one_shot, "GroupTopics", lambda _settings, _group, _needs: topics)
     assert SparkGroupHook("broker").stop_workers("g") == ["w2"]
 
 
@@ -114,12 +113,12 @@ def test_who_stands_back_is_asked_to_go_too(connection: None, monkeypatch: pytes
     asyncio.run(topics.publish_group(group_record(1)))
     back = WorkerStatus(worker=WorkerId("w3"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1, condition="no master")
     asyncio.run(topics.publish_worker(back))
-    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: topics)
+    monkeypatch.setattr(one_shot, "GroupTopics", lambda _settings, _group, _needs: topics)
     assert SparkGroupHook("broker").stop_workers("g") == ["w1", "w2", "w3"]
 
 
 async def test_an_asynchronous_task_may_use_the_hook_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: MemoryTopics())
+    monkeypatch.setattr(one_shot, "GroupTopics", lambda _settings, _group, _needs: MemoryTopics())
     assert SparkGroupHook("broker").stop_workers("g", "w1") == ["w1"]
 
 

@@ -18,7 +18,6 @@ from airflow_provider.integration import deserted as common_deserted
 from airflow_provider.integration import one_shot
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics import group_topics
 from airflow_provider.kafka.topics.errors import NoTopicError
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, Needs
 from airflow_provider.kafka.whoami import user_at_host
@@ -48,7 +47,7 @@ class Group:
             return GroupSnapshot(group=group, jobs=self.topics.jobs, status=self.topics.status)
 
         monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
-        monkeypatch.setattr(group_topics, "GroupTopics", opened)
+        monkeypatch.setattr(one_shot, "GroupTopics", opened)
         monkeypatch.setattr(one_shot, "read_group", read)
 
 
@@ -172,7 +171,7 @@ def test_a_group_that_is_not_there_has_no_jobs(
     def missing(_settings: KafkaSettings, _group: str, _needs: Needs) -> MemoryTopics:
         raise NoTopicError("g.jobs")
 
-    monkeypatch.setattr(group_topics, "GroupTopics", missing)
+    monkeypatch.setattr(one_shot, "GroupTopics", missing)
     with pytest.raises(error):
         ask(SparkGroupHook())
 

@@ -13,8 +13,8 @@ from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration import one_shot
 from airflow_provider.integration.airflow_names import AirflowFailException, TaskDeferred
-from airflow_provider.kafka.topics import group_topics
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicTimeoutError, UnsureError
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.state.records import ControlAction, WorkerPhase, WorkerStatus
@@ -35,7 +35,7 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
         return read(made.jobs, made.status)
 
     monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
-    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: made)
+    monkeypatch.setattr(one_shot, "GroupTopics", lambda _settings, _group, _needs: made)
     monkeypatch.setattr(SparkGroupHook, "look", look)
     return made
 

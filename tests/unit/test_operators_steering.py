@@ -13,8 +13,8 @@ from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration import one_shot
 from airflow_provider.integration.airflow_names import AirflowFailException
-from airflow_provider.kafka.topics import group_topics
 from airflow_provider.kafka.topics.errors import BrokerAwayError, UnsureError
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.steer_spark_job import (
@@ -55,7 +55,7 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
 
     asyncio.run(write())
     monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
-    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: made)
+    monkeypatch.setattr(one_shot, "GroupTopics", lambda _settings, _group, _needs: made)
     return made
 
 
