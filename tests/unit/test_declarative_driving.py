@@ -301,9 +301,10 @@ async def test_nothing_waits_for_one_whose_record_says_that_it_leaves_when_it_ha
         assert life.declarative.state.delay_passed_ms == 0
 
 
-async def test_a_fault_of_the_program_ends_it_without_leaving() -> None:
+async def test_a_fault_of_the_program_ends_it_without_leaving(caplog: pytest.LogCaptureFixture) -> None:
     async with living_declared() as life:
         life.declarative.fail(RuntimeError("boom"))
+        assert "ms, initial -> joining: Started(" in caplog.text, "the log tells what happened before"
         outcome = await life.outcome()
         assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: boom")
         assert life.channel.coordinator.groups["g"].members

@@ -1,4 +1,4 @@
-"""The story of a membership: what one has to know to find a fault, and nothing that fills the log."""
+"""The story of a machine: what one has to know to find a fault, and nothing that fills the log."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from airflow_provider.group.classic.member.events import (
     SendHeartbeat,
     SendSync,
 )
-from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.holding import StopReason
-from airflow_provider.group.live.recent_events import RecentEvents
-from airflow_provider.group.machine.events import ArmTimer, StopTasks, TasksStopped, TimerFired
+from airflow_provider.group.live.member import is_routine
+from airflow_provider.group.machine.events import StopTasks, TasksStopped, TimerFired
+from airflow_provider.state.records import JobDefinition, TaskWork
 from airflow_provider.values.error_codes import KafkaErrorCode
-from airflow_provider.values.model import GenerationId, MemberId, SubProtocol, TaskId
+from airflow_provider.values.model import Epoch, GenerationId, MemberId, SubProtocol, TaskId
+from airflow_provider.values.story import Story
+from airflow_provider.worker.tasks.commands import StartAttempt
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
-STABLE = Phase.STABLE
 BEAT = SendHeartbeat(seq=1, node=1, member_id=MemberId("m"), generation=GenerationId(1))
 
 
@@ -25,23 +27,23 @@ def answered(error: KafkaErrorCode) -> HeartbeatAnswered:
 
 
 def test_heartbeats_that_go_well_are_no_story() -> None:
-    story = RecentEvents()
-    story.add(TimerFired(now_ms=1), STABLE, STABLE, [BEAT, ArmTimer(at_ms=9)])
-    story.add(answered(KafkaErrorCode.NONE), STABLE, STABLE, [ArmTimer(at_ms=9)])
-    assert str(story) == ""
+    assert is_routine(TimerFired(now_ms=1), [BEAT])
+    assert is_routine(answered(KafkaErrorCode.NONE), [])
 
 
 def test_what_a_heartbeat_brings_about_is() -> None:
-    story = RecentEvents()
-    story.add(answered(KafkaErrorCode.REBALANCE_IN_PROGRESS), STABLE, STABLE, [])
-    story.add(TimerFired(now_ms=8), STABLE, STABLE, [StopTasks(tasks=frozenset(), reason=StopReason.LEASE_OVER)])
-    text = str(story)
-    assert "error=REBALANCE_IN_PROGRESS" in text
-    assert "    StopTasks(tasks={}, reason=LEASE_OVER)" in text
+    assert not is_routine(answered(KafkaErrorCode.REBALANCE_IN_PROGRESS), [])
+    stop = StopTasks(tasks=frozenset(), reason=StopReason.LEASE_OVER)
+    assert not is_routine(TimerFired(now_ms=8), [stop])
+    story = Story()
+    story.add("7 ms", answered(KafkaErrorCode.REBALANCE_IN_PROGRESS), [stop])
+    first, second = str(story).splitlines()
+    assert "error=REBALANCE_IN_PROGRESS" in first
+    assert second == "    StopTasks(tasks={}, reason=LEASE_OVER)"
 
 
-def test_each_step_is_told_with_its_phases_and_in_short() -> None:
-    story = RecentEvents()
+def test_each_step_is_told_in_short() -> None:
+    story = Story()
     members = tuple(JoinedMember(member_id=MemberId("m"), instance_id=None, metadata=b"x" * 999) for _ in range(3))
     joined = Joined(
         now_ms=5,
@@ -60,7 +62,7 @@ def test_each_step_is_told_with_its_phases_and_in_short() -> None:
         protocol=SubProtocol.SESSIONED,
         assignments={MemberId("m"): b"y" * 999},
     )
-    story.add(joined, Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE, [sync, ArmTimer(at_ms=9)])
+    story.add("5 ms, preparing rebalance -> completing rebalance", joined, [sync])
     first, second = str(story).splitlines()
     assert first.startswith("5 ms, preparing rebalance -> completing rebalance: Joined(seq=2, generation=4,")
     assert "members=<3>" in first
@@ -68,16 +70,24 @@ def test_each_step_is_told_with_its_phases_and_in_short() -> None:
     assert "assignments=<1>" in second
 
 
+def test_a_value_inside_is_told_by_its_names_alone() -> None:
+    story = Story()
+    definition = JobDefinition(name="a", entry_point="m:f", max_tasks=1, run_key="r")
+    work = TaskWork(task=TaskId("a", 0), definition=definition, config={"password": "secret"}, fingerprint="f")
+    story.add("1 ms", StartAttempt(run=TaskRun(work=work, epoch=Epoch(3))), [])
+    assert str(story) == "1 ms: StartAttempt(run=<TaskRun task=a:0 epoch=3>)"
+
+
 def test_of_many_tasks_a_few_are_named() -> None:
-    story = RecentEvents()
-    story.add(TasksStopped(now_ms=1, tasks=frozenset(TaskId("a", i) for i in range(9))), STABLE, STABLE, [])
-    assert "tasks={a:0, a:1, a:2, a:3, a:4, a:5, ...}" in str(story)
+    story = Story()
+    story.add("1 ms", TasksStopped(now_ms=1, tasks=frozenset(TaskId("a", i) for i in range(9))), [])
+    assert str(story) == "1 ms: TasksStopped(tasks={a:0, a:1, a:2, a:3, a:4, a:5, ...})"
 
 
 def test_only_the_last_steps_are_kept() -> None:
-    story = RecentEvents()
+    story = Story()
     for at_ms in range(500):
-        story.add(TasksStopped(now_ms=at_ms, tasks=frozenset()), STABLE, STABLE, [])
+        story.add(f"{at_ms} ms", TasksStopped(now_ms=at_ms, tasks=frozenset()), [])
     lines = str(story).splitlines()
     assert len(lines) == 30
     assert lines[-1].startswith("499 ms")

@@ -20,6 +20,7 @@ from airflow_provider.values.model import Epoch, TaskId, Tasks, planner_of
 from airflow_provider.worker.hands import executor as executor_module
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.tasks import state
+from airflow_provider.worker.tasks.events import AttemptEvent
 
 # ---- slots
 
@@ -378,6 +379,20 @@ async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_th
             worker.runner.finish(A1)
             await asyncio.wait_for(worker.executor.close(), DEADLINE_S)
     assert "still running at its end: a:0" in caplog.text
+
+
+async def test_an_event_that_cannot_happen_is_logged_with_what_happened_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with bench(mask=lambda text: text.replace("a:0", "***")) as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        with pytest.raises(state.ImpossibleEventError):
+            worker.executor._feed(AttemptEvent(now_ms=0, wall_ms=0, task=A0))
+        assert "what happened last:\n" in caplog.text
+        assert "TasksGiven(" in caplog.text
+        assert "    StartAttempt(run=<TaskRun task=*** epoch=1>)" in caplog.text
 
 
 async def test_a_fault_of_its_own_is_held_for_the_worker_to_see(monkeypatch: pytest.MonkeyPatch) -> None:

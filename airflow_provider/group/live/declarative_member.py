@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -51,6 +51,7 @@ from airflow_provider.group.machine.events import (
     Command,
     ConfigAdvanced,
     Event,
+    TimerFired,
 )
 from airflow_provider.group.membership import MembershipListener, MembershipView, Saved
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -67,6 +68,14 @@ from airflow_provider.values.saved import CONNECT
 log = logging.getLogger(__name__)
 
 _LAST_LOOK_S: Final = 2.0
+
+
+def is_routine(event: Event, commands: Iterable[Command]) -> bool:
+    """Whether this is a heartbeat that goes well, and brings nothing new."""
+    well = isinstance(event, HeartbeatAnswered) and not event.reply.error_code and event.reply.assignment is None
+    return (well or isinstance(event, TimerFired)) and all(
+        isinstance(one, SendRequest) and one.request is Request.HEARTBEAT for one in commands
+    )
 
 
 class DeclarativeMember(Driving[MembershipState]):
@@ -91,7 +100,7 @@ class DeclarativeMember(Driving[MembershipState]):
         opening: type[Started | Resumed] = Started,
         former: MemberId | None = None,
     ) -> None:
-        super().__init__(state, topics, listener, patience_s=state.session_ms / 1000)
+        super().__init__(state, handle, topics, listener, is_routine=is_routine, patience_s=state.session_ms / 1000)
         self._opening = opening
         self._former = former
         self._channel = channel
@@ -142,14 +151,6 @@ class DeclarativeMember(Driving[MembershipState]):
         return saved
 
     # ---- events in, commands out
-
-    def _step(self, event: Event) -> None:
-        before = self.state.phase
-        self.state, commands = handle(self.state, event)
-        for command in commands:
-            self._execute(command)
-        if self.state.phase is Phase.LEFT and before is not Phase.LEFT:
-            self._has_left()
 
     def _execute(self, command: Command) -> None:
         match command:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from airflow_provider.group.holding import Predecessor, StopReason
@@ -36,6 +36,7 @@ from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.model import Tasks, WorkerId
+from airflow_provider.values.story import Story
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ S = TypeVar("S", bound=MachineState)
 class Driving(ABC, Generic[S]):
     """One membership (:class:`~airflow_provider.group.membership.Membership`); each protocol has a subclass.
 
+    :param handle: the machine
+    :param is_routine: whether an event and its commands, without a change of phase, are no part of the story
     :param patience_s: how long topics may be missing, in seconds
     :cvar about: what it has to be told of the topics
     :cvar most_together_ms: the longest interval, in milliseconds, within which timers are due together
@@ -61,8 +64,20 @@ class Driving(ABC, Generic[S]):
     about: ClassVar[About]
     most_together_ms: ClassVar[int] = _TOGETHER_MS
 
-    def __init__(self, state: S, topics: GroupTopics, listener: MembershipListener, *, patience_s: float) -> None:
+    def __init__(
+        self,
+        state: S,
+        handle: Callable[[S, Event], tuple[S, list[Command]]],
+        topics: GroupTopics,
+        listener: MembershipListener,
+        *,
+        is_routine: Callable[[Event, Iterable[Command]], bool],
+        patience_s: float,
+    ) -> None:
         self.state = state
+        self._handle = handle
+        self._is_routine = is_routine
+        self._story = Story()
         self._topics = topics
         self._listener = listener
         self._inbox: list[Event] = []  # mostly empty; a deque would take 700 bytes
@@ -82,9 +97,10 @@ class Driving(ABC, Generic[S]):
     def _first_event(self, predecessor: Predecessor) -> Event:
         """The first event, which depends on the state."""
 
-    @abstractmethod
-    def _step(self, event: Event) -> None:
-        """Let the machine handle an event, and carry out its commands."""
+    def _phase_changed(self) -> None:
+        """React to another phase, after the commands."""
+        if self.state.phase.value == HowEnded.LEFT.value:
+            self._has_left()
 
     @abstractmethod
     def _save(self) -> Saved:
@@ -95,8 +111,8 @@ class Driving(ABC, Generic[S]):
         return error
 
     def story(self) -> str:
-        """What happened last, for the log; empty if nothing is kept of it."""
-        return ""
+        """The last events and commands, for the log."""
+        return str(self._story)
 
     # ---- what the worker reports
 
@@ -174,6 +190,20 @@ class Driving(ABC, Generic[S]):
             self.fail(bug)
         finally:
             self._draining = False
+
+    def _step(self, event: Event) -> None:
+        """Let the machine handle an event, and carry out its commands."""
+        before = self.state.phase
+        self.state, commands = self._handle(self.state, event)
+        after = self.state.phase
+        told = [command for command in commands if not isinstance(command, ArmTimer)]
+        if before is not after or not self._is_routine(event, told):
+            phases = before.value if before is after else f"{before.value} -> {after.value}"
+            self._story.add(f"{event.now_ms} ms, {phases}", event, told)
+        for command in commands:
+            self._execute(command)
+        if after is not before:
+            self._phase_changed()
 
     def _execute(self, command: Command) -> None:
         match command:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.group.classic.member.events import (
     AssignmentComputed,
     FindCoordinator,
+    HeartbeatAnswered,
     LearnersReady,
     LearningProgressed,
     LeaveSoonRequested,
@@ -43,10 +44,10 @@ from airflow_provider.group.live.leader_records import LeaderRecords
 from airflow_provider.group.live.leader_watch import LeaderWatch
 from airflow_provider.group.live.leading import assign, last_round
 from airflow_provider.group.live.ready_learners import ReadyLearners
-from airflow_provider.group.live.recent_events import RecentEvents
 from airflow_provider.group.machine.events import (
     Command,
     Event,
+    TimerFired,
 )
 from airflow_provider.group.membership import KnowsGone, MembershipListener, MembershipView, Saved
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -58,10 +59,17 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.progress import spoken_epoch
 from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.error_codes import KafkaErrorCode
 from airflow_provider.values.model import SubProtocol, TaskId, Tasks
 from airflow_provider.values.saved import CLASSIC
 
 log = logging.getLogger(__name__)
+
+
+def is_routine(event: Event, commands: Iterable[Command]) -> bool:
+    """Whether this is a heartbeat that goes well."""
+    well = isinstance(event, HeartbeatAnswered) and event.error is KafkaErrorCode.NONE
+    return (well or isinstance(event, TimerFired)) and all(isinstance(one, SendHeartbeat) for one in commands)
 
 
 class GroupMember(Driving[MemberState]):
@@ -87,7 +95,8 @@ class GroupMember(Driving[MemberState]):
         is_gone: KnowsGone | None = None,
         opening: type[Started | Resumed] = Started,
     ) -> None:
-        super().__init__(state, topics, listener, patience_s=state.settings.session_timeout_ms / 1000)
+        patience_s = state.settings.session_timeout_ms / 1000
+        super().__init__(state, handle, topics, listener, is_routine=is_routine, patience_s=patience_s)
         self._opening = opening
         self._transport = transport
         self._asking = Asking(state.settings, transport, lambda: self.state.phase is Phase.STABLE)
@@ -105,7 +114,6 @@ class GroupMember(Driving[MemberState]):
         self._record_read: ClassicRecord | None = None
         self._gone = None if is_gone is None else GoneMembers(state.settings, transport, topics, is_gone)
         self._ready_learners = ReadyLearners()
-        self._recent = RecentEvents()
 
     # ---- what the worker reports
 
@@ -137,10 +145,6 @@ class GroupMember(Driving[MemberState]):
             learns=state.protocol is SubProtocol.EXTENSIBLE,
         )
 
-    def story(self) -> str:
-        """The last events and commands, for the log."""
-        return str(self._recent)
-
     def _save(self) -> Saved:
         return {"group_protocol": CLASSIC, **save(self.state, now_ms=now_ms(), wall_ms=wall_ms())}
 
@@ -151,15 +155,9 @@ class GroupMember(Driving[MemberState]):
     # ---- events in, commands out
 
     def _step(self, event: Event) -> None:
-        before = self.state.phase
-        if self.state.lessons.learned and before is not Phase.INITIAL:
+        if self.state.lessons.learned and self.state.phase is not Phase.INITIAL:
             self._hear_of_learners()
-        self.state, commands = handle(self.state, event)
-        self._recent.add(event, before, self.state.phase, commands)
-        for command in commands:
-            self._execute(command)
-        if self.state.phase is not before:
-            self._phase_changed()
+        super()._step(event)
 
     def _hear_of_learners(self) -> None:
         """Note for which tasks others are ready, before any event that may make this member join and stop these."""
@@ -170,10 +168,8 @@ class GroupMember(Driving[MemberState]):
             assert not any(commands)
 
     def _phase_changed(self) -> None:
-        phase = self.state.phase
-        self._watch.lead(phase is Phase.STABLE and self.state.is_leader)
-        if phase is Phase.LEFT:
-            self._has_left()
+        self._watch.lead(self.state.phase is Phase.STABLE and self.state.is_leader)
+        super()._phase_changed()
 
     def _leads(self) -> bool:
         """Whether no round can have begun without this member. After a suspension it may not know yet that it was

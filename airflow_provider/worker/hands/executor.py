@@ -26,6 +26,7 @@ from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.story import Story
 from airflow_provider.worker.hands.log_levels import LogLevels
 from airflow_provider.worker.hands.orders import heard, order_of, order_to_watch
 from airflow_provider.worker.hands.port import Released
@@ -44,6 +45,8 @@ _CLOSE_S: Final = 20.0
 """How long closing takes at most, with everything that it waits for."""
 _LAST_WORDS_S: Final = 5.0
 _LEAST_S: Final = 0.5
+_ROUTINE_EVENTS: Final = (events.TopicsRead, events.TimerFired, events.AttemptProgressed, events.StreamMoved)
+_ROUTINE_COMMANDS: Final = (commands.ArmTimer, commands.WriteProgress)
 
 
 class TaskExecutor:
@@ -114,6 +117,7 @@ class TaskExecutor:
             in_triggerer=in_triggerer,
         )
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
+        self._story = Story()
         self._handlers = self._make_handlers()
         self._commands: deque[commands.Command] = deque()
         self._carrying_out = False
@@ -259,7 +263,7 @@ class TaskExecutor:
 
     def _feed(self, event: events.Event) -> None:
         """Handle one event, and carry out the commands. Commands of events that are fed meanwhile come after these."""
-        self._commands += handle(self._execution, event)
+        self._commands += self._handle(event)
         if self._carrying_out:
             return
         self._carrying_out = True
@@ -269,6 +273,23 @@ class TaskExecutor:
         finally:
             self._carrying_out = False
         self._changed()
+
+    def _handle(self, event: events.Event) -> list[commands.Command]:
+        """Let the machine handle an event. If it can't, tell the log how it got there."""
+        try:
+            done = handle(self._execution, event)
+        except Exception:
+            log.error(  # noqa: TRY400  whoever reports the fault also logs its traceback
+                "group %s, worker %s: a fault of this program; what happened last:\n%s",
+                self._group_id,
+                self._worker,
+                self._execution.settings.mask(str(self._story)),
+            )
+            raise
+        told = [command for command in done if not isinstance(command, _ROUTINE_COMMANDS)]
+        if told or not isinstance(event, _ROUTINE_EVENTS):
+            self._story.add(f"{event.now_ms} ms", event, told)
+        return done
 
     # ---- what the machine wants
 
