@@ -187,7 +187,7 @@ LEARNER_MUTATIONS = (
         name="leaves with what it has only stopped for a learner",
         module=f"{_MEMBERSHIP}.learning",
         edits=(("not member.state.owned and _hears_of_no_round(member):", "not member.state.owned:"),),
-        unit_test="tests/unit/test_member_learning.py",
+        unit_test="tests/unit/group/classic/member/test_member_learning.py",
     ),
     Mutation(
         name="does not say that it has nothing left",
@@ -210,25 +210,25 @@ LEARNER_MUTATIONS = (
         name="asks for new work to be given though nobody stays",
         module="airflow_provider.group.live.leading",
         edits=((" or nobody_stays(record, status.workers):\n", ":\n"),),
-        unit_test="tests/unit/test_leading.py",
+        unit_test="tests/unit/group/live/test_leading.py",
     ),
     Mutation(
         name="counts what is learned where it is",
         module="airflow_provider.state.views.free_slots",
         edits=(("len(tasks & stateful - learned) + len(to_come[worker])", "len(tasks & stateful)"),),
-        unit_test="tests/unit/test_free_slots.py",
+        unit_test="tests/unit/state/views/test_free_slots.py",
     ),
     Mutation(
         name="leaves a slot free while a task with state waits elsewhere",
         module="airflow_provider.state.views.free_slots",
         edits=(("elif self._free:\n", "elif False:\n"),),
-        unit_test="tests/unit/test_free_slots.py",
+        unit_test="tests/unit/state/views/test_free_slots.py",
     ),
     Mutation(
         name="gives a task with state back to the worker that had no slot for it",
         module="airflow_provider.assignment.learners.stateful",
         edits=(("pool.place(settled.free & tasks, beside)", "pool.place(settled.free & tasks)"),),
-        unit_test="tests/unit/test_free_slots.py",
+        unit_test="tests/unit/state/views/test_free_slots.py",
     ),
     Mutation(
         name="keeps what was made ready when it is to let go of it",
@@ -249,6 +249,6 @@ LEARNER_MUTATIONS = (
         name="hears of learners before it has begun",
         module="airflow_provider.group.live.member",
         edits=(("if self.state.lessons.learned and before is not Phase.INITIAL:", "if self.state.lessons.learned:"),),
-        unit_test="tests/unit/test_group_driving.py",
+        unit_test="tests/unit/group/live/test_group_driving.py",
     ),
 )

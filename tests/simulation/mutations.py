@@ -80,7 +80,10 @@ MUTATIONS = (
                 "        member.renew_lease(member.now)\n        member.set(attempts=0",
             ),
         ),
-        unit_test="tests/unit/test_member.py::test_answered_heartbeats_prolong_the_lease_from_when_they_were_sent",
+        unit_test=(
+            "tests/unit/group/classic/member/test_member.py"
+            "::test_answered_heartbeats_prolong_the_lease_from_when_they_were_sent"
+        ),
     ),
     Mutation(
         name="starts what it holds without a lease",
@@ -111,7 +114,7 @@ MUTATIONS = (
             ("    else:\n        patience", "    if False:\n        patience"),
         ),
         # In a whole group the leader learns from the worker's own record what it does not have, and assigns it again.
-        unit_test="tests/unit/test_member_static.py",
+        unit_test="tests/unit/group/classic/member/test_member_static.py",
     ),
     Mutation(
         name="says nothing of what a predecessor may still run",
@@ -183,20 +186,28 @@ MUTATIONS = (
                 "",
             ),
         ),
-        unit_test="tests/unit/test_member_coordinator.py::test_heartbeats_of_another_generation_say_nothing_about_this_one",
+        unit_test=(
+            "tests/unit/group/classic/member/test_member_coordinator.py"
+            "::test_heartbeats_of_another_generation_say_nothing_about_this_one"
+        ),
     ),
     Mutation(
         name="starts tasks of whose configuration it has not read",
         module=f"{MEMBERSHIP}.transition",
         edits=(("state.config_offset < state.needed_offset or ", ""),),
-        unit_test="tests/unit/test_member.py::test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything",
+        unit_test=(
+            "tests/unit/group/classic/member/test_member.py"
+            "::test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything"
+        ),
     ),
     # ---- the leader and its memory
     Mutation(
         name="assigns though it is behind on the jobs topic",
         module=f"{LEADING}.leader",
         edits=(("    if call.config_offset < furthest:\n", "    if False:\n"),),
-        unit_test="tests/unit/test_leader.py::test_a_leader_behind_on_the_jobs_topic_cannot_assign",
+        unit_test=(
+            "tests/unit/group/classic/leader/test_leader.py::test_a_leader_behind_on_the_jobs_topic_cannot_assign"
+        ),
     ),
     Mutation(
         name="forgets the delay when the leader changes",
@@ -232,7 +243,10 @@ MUTATIONS = (
         name="counts on from the last record though later ones were never written",
         module=f"{LEADING}.leader",
         edits=(("    return max(epoch, Epoch(call.spoken_epoch + 1))\n", "    return epoch\n"),),
-        unit_test="tests/unit/test_leader.py::test_a_new_count_begins_above_the_epochs_of_rounds_whose_record_was_never_written",
+        unit_test=(
+            "tests/unit/group/classic/leader/test_leader.py"
+            "::test_a_new_count_begins_above_the_epochs_of_rounds_whose_record_was_never_written"
+        ),
     ),
     # ---- the assignor
     Mutation(
@@ -274,7 +288,7 @@ MUTATIONS = (
                 "def backoff_ms(attempts: int, max_delay_ms: int) -> int:\n    return 0\n\n\ndef _never(attempts: int, max_delay_ms: int) -> int:\n",
             ),
         ),
-        unit_test="tests/unit/test_assignor_cooperative.py",
+        unit_test="tests/unit/assignment/test_assignor_cooperative.py",
     ),
     Mutation(
         name="lets both owners of a task keep it",
@@ -285,7 +299,7 @@ MUTATIONS = (
                 "duplicated=NO_TASKS, created",
             ),
         ),
-        unit_test="tests/unit/test_assignor_cooperative.py",
+        unit_test="tests/unit/assignment/test_assignor_cooperative.py",
     ),
     Mutation(
         name="deals out lost work at once",
@@ -296,7 +310,7 @@ MUTATIONS = (
                 "    return LostWork(as_new=frozenset(lost))\n    runs = memory.deadline_ms > 0\n",
             ),
         ),
-        unit_test="tests/unit/test_kip_415.py",
+        unit_test="tests/unit/group/classic/test_kip_415.py",
     ),
     Mutation(
         name="begins the delay anew with each round",
@@ -373,13 +387,15 @@ MUTATIONS = (
         name="believes what an earlier process of the worker said",
         module="airflow_provider.state.records.held_back",
         edits=(("if word.epoch >= since or word.member_id == member or", "if True or"),),
-        unit_test="tests/unit/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
+        unit_test="tests/unit/group/live/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
     ),
     Mutation(
         name="leaves before it is known why",
         module="airflow_provider.group.live.member",
         edits=(("            await self._listener.farewell()\n", "            pass\n"),),
-        unit_test="tests/unit/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it",
+        unit_test=(
+            "tests/unit/worker/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it"
+        ),
     ),
     Mutation(
         name="starts its tasks before it has joined the rebalance that a hand-over cut short",
@@ -390,7 +406,7 @@ MUTATIONS = (
                 "phase=Phase.STABLE if known and state.generation >= 0 else Phase.UNJOINED,",
             ),
         ),
-        unit_test="tests/unit/test_member_hand_over.py",
+        unit_test="tests/unit/group/classic/member/test_member_hand_over.py",
     ),
     Mutation(
         name="loses what is above the share of whoever came back",

@@ -221,7 +221,7 @@ def test_a_worker_whose_spark_ends_runs_its_tasks_in_another_one(group: Group) -
 def test_a_worker_whose_spark_does_not_start_leaves_its_tasks_to_others(
     group: Group, outside: Callable[..., Fleet]
 ) -> None:
-    """Its return when Spark starts is tested in ``tests/unit/test_worker_standing_back.py``."""
+    """Its return when Spark starts is tested in ``tests/unit/worker/test_worker_standing_back.py``."""
     others = outside(group)
     others.start("a.outside")
     run = group.start("spark_worker", master="yarn")  # without the Hadoop configuration that Spark needs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from airflow_provider.group.classic.wire import fields
 from airflow_provider.values import packed_tasks, recent
 
 _HERE = Path(__file__).parent
+# What tests import stands beside the tests of what it is for, and is imported by name from any folder.
+sys.path.extend(sorted({str(file.parent) for file in _HERE.glob("*/**/*.py")}))
 # Where the task instances of these tests are. Airflow reads it when it is asked.
 os.environ["AIRFLOW__API__BASE_URL"] = "http://airflow.example"
 

@@ -94,7 +94,7 @@ DECLARATIVE_MUTATIONS = (
         name="does not record what a member says as it leaves",
         module=f"{COORDINATOR}.turn",
         edits=(("        said = last_said if state.target.names(former) else None\n", "        said = None\n"),),
-        unit_test="tests/unit/test_coordinator_heartbeat.py",
+        unit_test="tests/unit/group/declarative/coordinator/test_coordinator_heartbeat.py",
     ),
     Mutation(
         name="ends the lingering of all members when it has loaded",
@@ -152,13 +152,13 @@ DECLARATIVE_MUTATIONS = (
         edits=(
             ("max(from_ms + self.session_ms(desk), self.timers.at(timer) or 0)", "from_ms + self.session_ms(desk)"),
         ),
-        unit_test="tests/unit/test_coordinator_sessions.py",
+        unit_test="tests/unit/group/declarative/coordinator/test_coordinator_sessions.py",
     ),
     Mutation(
         name="loses a longer granted session with its coordinator",
         module=f"{COORDINATOR}.configuring",
         edits=(("granted if is_shorter else 0", "0 if is_shorter else 0"),),
-        unit_test="tests/unit/test_coordinator_sessions.py",
+        unit_test="tests/unit/group/declarative/coordinator/test_coordinator_sessions.py",
     ),
     Mutation(
         name="asks for no other assignment when an assignor has failed",
@@ -234,7 +234,7 @@ DECLARATIVE_MUTATIONS = (
         edits=(
             ("    member.set(dropped=state.dropped | event.tasks & state.assigned - state.owned)\n", "    del state\n"),
         ),
-        unit_test="tests/unit/test_declarative_member.py",
+        unit_test="tests/unit/group/declarative/member/test_declarative_member.py",
     ),
     Mutation(
         name="writes in its own epoch instead of its target's",

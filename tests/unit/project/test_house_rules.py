@@ -1,0 +1,64 @@
+"""How large the parts of the house may be, so that each can be read at a sitting, how files of tests are named, and the
+order of the houses as it is drawn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[3]
+MOST_LINES_OF_A_MODULE: Final = 500
+MOST_LINES_OF_A_ROOM: Final = 3_000
+GENERATED: Final = ROOT / "tests/unit/group/classic/wire/generated"
+
+MODULES: Final = [
+    module
+    for folder in ("airflow_provider", "benchmarks", "demo", "docs", "scripts", "tests")
+    for module in sorted((ROOT / folder).rglob("*.py"))
+    if module.parent != GENERATED
+]
+ROOMS: Final = sorted(room.parent for room in (ROOT / "airflow_provider").glob("*/**/__init__.py"))
+
+
+def lines_in(module: Path) -> int:
+    return len(module.read_text(encoding="utf-8").splitlines())
+
+
+def test_no_module_is_long() -> None:
+    long = {str(module.relative_to(ROOT)): lines_in(module) for module in MODULES}
+    assert {name: lines for name, lines in long.items() if lines > MOST_LINES_OF_A_MODULE} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT / "airflow_provider")))
+def test_no_room_is_too_full(room: Path) -> None:
+    assert sum(map(lines_in, room.glob("*.py"))) <= MOST_LINES_OF_A_ROOM
+
+
+def test_no_admin_client_is_asked_for_offsets() -> None:
+    """Librdkafka may end the process then: see ``kafka/topics/latest.py``."""
+    asking = {
+        str(module.relative_to(ROOT))
+        for module in (ROOT / "airflow_provider").rglob("*.py")
+        if re.search(r"\blist_offsets\b", module.read_text(encoding="utf-8"))
+    }
+    assert asking == set()
+
+
+def test_no_two_files_of_tests_have_the_same_name() -> None:
+    """They could not be run together, as by ``make thorough``."""
+    names = Counter(module.name for module in MODULES if module.name.startswith("test_"))
+    assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_the_order_of_the_houses_is_drawn_as_it_is_checked() -> None:
+    contracts, page = (ROOT / "pyproject.toml").read_text(), (ROOT / "docs/architecture.md").read_text()
+    checked = re.search(r"^layers = \[\n(.*?)^\]", contracts, re.MULTILINE | re.DOTALL)
+    drawn = re.search(r"the houses below it, .*?```text\n(.*?)```", page, re.DOTALL)
+    assert checked is not None
+    assert drawn is not None
+    assert drawn[1].splitlines() == re.findall(r'"(.*)",', checked[1])
