@@ -248,7 +248,12 @@ LEARNER_MUTATIONS = (
     Mutation(
         name="hears of learners before it has begun",
         module="airflow_provider.group.live.member",
-        edits=(("if self.state.lessons.learned and before is not Phase.INITIAL:", "if self.state.lessons.learned:"),),
+        edits=(
+            (
+                "if self.state.lessons.learned and self.state.phase is not Phase.INITIAL:",
+                "if self.state.lessons.learned:",
+            ),
+        ),
         unit_test="tests/unit/group/live/test_group_driving.py",
     ),
 )

@@ -129,7 +129,7 @@ def test_the_changelog_has_this_release_and_each_whose_records_are_read() -> Non
     changelog = (ROOT / "CHANGELOG.md").read_text()
     releases = re.findall(r"^## \[([\d.]+)\]", changelog, re.MULTILINE)
     assert releases[0] == __version__
-    written = [re.sub(r"^\w+-", "", file.stem) for file in (ROOT / "tests" / "unit" / "golden").iterdir()]
+    written = [re.sub(r"^\w+-", "", file.stem) for file in (ROOT / "tests" / "unit" / "releases" / "golden").iterdir()]
     assert not [release for release in written if release not in changelog]
 
 
