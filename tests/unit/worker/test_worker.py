@@ -14,7 +14,6 @@ from waiting import eventually
 from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 
 from airflow_provider.assignment.model import Absence, LeaveReason
-from airflow_provider.group.live import member as group_module
 from airflow_provider.group.live import silence
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
@@ -259,7 +258,7 @@ async def test_a_fault_in_the_membership_fails_the_worker_visibly(
         def broken(_state: object, _event: object) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(group_module, "handle", broken)
+        monkeypatch.setattr(life.member, "_handle", broken)
         outcome = await life.outcome()
         assert outcome.ending is Ending.FAILED
         assert outcome.error == "a fault of this program: RuntimeError: a bug"
