@@ -9,12 +9,14 @@ BIN := $(VENV)/bin
 CACHE := $(CURDIR)/.cache
 WHEELS := $(CACHE)/wheels
 INSTALLED := $(VENV)/.installed
+DOCS_VENV := build/docs-venv
+DOCS_INSTALLED := $(DOCS_VENV)/.installed
 export COSPARK_CACHE ?= $(CACHE)
 export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install set-up demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures lint format bench compare-designs coverage soak clean
+.PHONY: help install set-up demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures docs lint format bench compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,7 +46,7 @@ demo: install  ## The main job: Spark work on real data over several Airflow wor
 test: install  ## Everything that CI runs; as root on Debian and Ubuntu it installs Chromium if there is none
 	@$(BIN)/python scripts/run-tests
 
-thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
+thorough: install coverage docs  ## What takes too long for each run of CI: a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
 	$(PYTEST) -m thorough tests/simulation tests/explore tests/integration tests/system
 	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 
@@ -80,6 +82,22 @@ system: install  ## A real Airflow
 
 pictures: install  ## The pictures of the page in docs/images, made by its tests
 	COSPARK_PICTURES=docs/images $(PYTEST) tests/system/test_page.py tests/system/test_page_detached.py
+
+$(DOCS_INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS_VENV)
+	@extra=$$($(DOCS_VENV)/bin/python scripts/extra docs); \
+	stamp=docs-$$(echo "$$extra" | cat - constraints.txt | sha256sum | cut -c1-16)-$$($(DOCS_VENV)/bin/python -c 'import sys; print(sys.implementation.cache_tag)'); \
+	if [ ! -e $(WHEELS)/$$stamp ]; then \
+	  mkdir -p $(WHEELS); echo "Downloading what builds the site into .cache (about 30 MB, once)"; \
+	  $(DOCS_VENV)/bin/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt -r <(echo "$$extra"); \
+	  touch $(WHEELS)/$$stamp; \
+	fi; \
+	$(DOCS_VENV)/bin/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt -r <(echo "$$extra")
+	@touch $@
+
+docs: $(DOCS_INSTALLED)  ## The documentation site, in build/docs; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+	@echo "Open build/docs/index.html; to search in it, serve it: python3 -m http.server --directory build/docs"
 
 lint: install  ## Style, types, import rules
 	$(BIN)/ruff check .

@@ -87,3 +87,11 @@ def test_what_people_are_shown_to_import_is_public() -> None:
     }
     assert len(shown) > 10
     assert shown <= set(PUBLIC)
+
+
+def test_the_site_has_the_docstring_of_all_that_is_public() -> None:
+    public = (ROOT / "docs" / "public-api.md").read_text().partition("### In Airflow's database")[0]
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    named = [f"{module}.{name}" for module, name in PUBLIC if f"`{module}`" in public]
+    assert len(named) > 20
+    assert sorted(named) == sorted(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
