@@ -150,6 +150,13 @@ def _shown_in(file: Path) -> Iterator[str]:
                 yield from map(ast.literal_eval, decorator.args)
 
 
+def test_the_readmes_figures_are_among_all_figures() -> None:
+    section = (ROOT / "README.md").read_text().partition("## Compared with")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(rows) >= 6
+    assert not set(rows) - set((ROOT / "docs" / "figures.md").read_text().splitlines())
+
+
 def test_the_commands_table_has_every_command() -> None:
     table = (ROOT / "docs" / "command-line.md").read_text()
     called = []
