@@ -1,5 +1,5 @@
 """How large the parts of the house may be, so that each can be read at a sitting, how files of tests are named, and the
-order of the houses as it is drawn.
+order of the houses as it is drawn; and that unit tests stand where the code stands.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import pytest
 ROOT: Final = Path(__file__).parents[3]
 MOST_LINES_OF_A_MODULE: Final = 500
 MOST_LINES_OF_A_ROOM: Final = 3_000
+PACKAGE: Final = ROOT / "airflow_provider"
+UNIT: Final = ROOT / "tests/unit"
+OF_NO_HOUSE: Final = {"project", "releases"}
 GENERATED: Final = ROOT / "tests/unit/group/classic/wire/generated"
 
 MODULES: Final = [
@@ -53,6 +56,14 @@ def test_no_two_files_of_tests_have_the_same_name() -> None:
     """They could not be run together, as by ``make thorough``."""
     names = Counter(module.name for module in MODULES if module.name.startswith("test_"))
     assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_unit_tests_stand_where_the_code_stands() -> None:
+    """In a folder for a house, a room, or a module with several files of tests, if they are about one house at all."""
+    folders = {file.parent.relative_to(UNIT) for file in UNIT.rglob("test_*.py")}
+    assert Path() not in folders
+    of_houses = {PACKAGE / folder for folder in folders if folder.parts[0] not in OF_NO_HOUSE}
+    assert {code for code in of_houses if not (code.is_dir() or code.with_suffix(".py").is_file())} == set()
 
 
 def test_the_order_of_the_houses_is_drawn_as_it_is_checked() -> None:
