@@ -142,7 +142,9 @@ async def test_a_worker_without_tasks_goes_on_here_as_long_as_it_learns() -> Non
 class Reported:
     """A report, and the record and the membership that hear of it."""
 
-    def __init__(self, ready_from: float = 1.0) -> None:
+    def __init__(
+        self, ready_from: float = 1.0, *, write: Callable[[Callable[[bool], None]], None] | None = None
+    ) -> None:
         self.progress: Progress = {}
         self.failed: Tasks = frozenset()
         self.written: list[Progress] = []
@@ -152,7 +154,7 @@ class Reported:
             ready_from=ready_from,
             progress=lambda: self.progress,
             failed=lambda: self.failed,
-            write=self._write,
+            write=write or self._write,
             tell=lambda progress, _failed: self.told.append(progress),
         )
 
@@ -225,12 +227,9 @@ async def test_what_is_learned_anew_and_ready_within_a_second_is_said_again() ->
     reported.report.close()
 
 
-async def test_what_was_not_stored_is_said_again_though_more_was_to_be_said_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reported = Reported()
+async def test_what_was_not_stored_is_said_again_though_more_was_to_be_said_meanwhile() -> None:
     writes: list[Callable[[bool], None]] = []
-    monkeypatch.setattr(reported.report, "_write", writes.append)
+    reported = Reported(write=writes.append)
     reported.far(a=1.0)
     reported.far(a=1.0, b=0.5)
     writes.pop()(False)

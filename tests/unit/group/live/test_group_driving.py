@@ -38,10 +38,22 @@ async def topics() -> MemoryTopics:
     return MemoryTopics()
 
 
+class HearsItsEnd(IdleListener):
+    def __init__(self) -> None:
+        self.ends: list[Ended] = []
+
+    def ended(self, ended: Ended) -> None:
+        self.ends.append(ended)
+
+
 @pytest.fixture
-async def member(coordinator: SlowCoordinator, topics: MemoryTopics) -> GroupMember:
+def listener() -> HearsItsEnd:
+    return HearsItsEnd()
+
+
+@pytest.fixture
+async def member(coordinator: SlowCoordinator, topics: MemoryTopics, listener: HearsItsEnd) -> GroupMember:
     transport: Any = coordinator
-    listener = IdleListener()
     return GroupMember(MemberState(settings=SETTINGS), transport, topics, listener, policy=Deferred())
 
 
@@ -106,18 +118,16 @@ async def test_who_goes_on_with_what_others_are_ready_for_hears_of_it_after_its_
 
 @pytest.mark.parametrize("topic", ["jobs", "status"])
 async def test_a_member_whose_topics_are_read_no_more_ends_rather_than_go_on_by_what_it_knew(
-    member: GroupMember, topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch, topic: str
+    member: GroupMember, topics: MemoryTopics, listener: HearsItsEnd, topic: str
 ) -> None:
-    ends: list[Ended] = []
-    monkeypatch.setattr(member._listener, "ended", ends.append)
     begin(member)
     await eventually(lambda: member.state.phase is Phase.STABLE, "it is in its group")
     getattr(topics._followed(), topic).fail(TopicError("not read just now; trying again"))
     await time_passes(60)
     assert member.lease_until_ms is not None, "that may be mended"
     getattr(topics._followed(), topic).fail(ReaderFaultError(f"g.{topic}", "RuntimeError()"))
-    await eventually(lambda: ends, "it ends")
-    (ended,) = ends
+    await eventually(lambda: listener.ends, "it ends")
+    (ended,) = listener.ends
     assert ended.how is HowEnded.FAILED
     assert f"'g.{topic}' is no longer read" in str(ended.error)
     await member.aclose()
@@ -138,14 +148,12 @@ async def test_who_leaves_gives_up_a_join_that_was_not_answered(
 
 
 async def test_of_a_missing_right_is_said_who_has_to_get_it(
-    member: GroupMember, coordinator: SlowCoordinator, monkeypatch: pytest.MonkeyPatch
+    member: GroupMember, coordinator: SlowCoordinator, listener: HearsItsEnd
 ) -> None:
-    ends: list[Ended] = []
-    monkeypatch.setattr(member._listener, "ended", ends.append)
     coordinator.joins_say = KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
     begin(member)
-    await eventually(lambda: ends, "it ends")
-    assert str(ends[0].error).endswith("; grant it to User:etl")
+    await eventually(lambda: listener.ends, "it ends")
+    assert str(listener.ends[0].error).endswith("; grant it to User:etl")
     await member.aclose()
 
 

@@ -84,12 +84,24 @@ class SlowSession:
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalRunner, list[RunnerEvent]]]:
+def looks() -> list[Callable[[], None]]:
+    """How the runner is looked at whenever its condition has changed."""
+    return []
+
+
+@pytest.fixture
+def runner(
+    looks: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[LocalRunner, list[RunnerEvent]]]:
+    def look() -> None:
+        for each in looks:
+            each()
+
     monkeypatch.setattr(local, "LocalSession", SlowSession)
     SlowSession.started.clear()
     called.clear()
     events: list[RunnerEvent] = []
-    yield begins_at_once(LocalRunner(events.append, allowed=[__name__])), events
+    yield begins_at_once(LocalRunner(events.append, allowed=[__name__], on_condition=look)), events
     SlowSession.started.set()
 
 
@@ -150,11 +162,11 @@ async def test_of_a_task_that_has_finished_nothing_is_told_to_be_open(
 
 
 async def test_spark_is_said_to_start_until_it_has_though_nothing_waits_for_it_any_more(
-    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+    runner: tuple[LocalRunner, list[RunnerEvent]], looks: list[Callable[[], None]]
 ) -> None:
     slow, _ = runner
     told: list[bool] = []
-    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.opening))
+    looks.append(lambda: told.append(slow.opening))
     assert not slow.opening
     await slow.start(order(1))
     assert slow.opening
@@ -165,12 +177,12 @@ async def test_spark_is_said_to_start_until_it_has_though_nothing_waits_for_it_a
 
 
 async def test_while_tasks_wait_for_spark_to_start_it_says_so(
-    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+    runner: tuple[LocalRunner, list[RunnerEvent]], looks: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attached, "LOOK_S", 0.01)
     slow, events = runner
     told = [""]
-    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.condition))
+    looks.append(lambda: told.append(slow.condition))
     await slow.start(order(1))
     await eventually(lambda: told == ["", "starting Spark"])
     SlowSession.started.set()
@@ -179,13 +191,13 @@ async def test_while_tasks_wait_for_spark_to_start_it_says_so(
 
 
 async def test_short_tasks_that_begin_one_after_the_other_do_not_wait_for_spark(
-    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+    runner: tuple[LocalRunner, list[RunnerEvent]], looks: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever somebody looks, one is there whose session is about to be opened."""
     monkeypatch.setattr(attached, "LOOK_S", DEADLINE_S)
     slow, events = runner
     told: list[str] = []
-    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.condition))
+    looks.append(lambda: told.append(slow.condition))
     for attempt in range(1, 9):
         SlowSession.started.clear()
         await slow.start(order(attempt))

@@ -15,8 +15,8 @@ from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
 from airflow_provider.group.declarative.server.loading import Ended, Records
 
 
-def log_with(monkeypatch: pytest.MonkeyPatch) -> KafkaShardLog:
-    monkeypatch.setattr(kafka_log, "ShardProducer", lambda config, shard, shards: None)
+def log_with(monkeypatch: pytest.MonkeyPatch, producer: object = None) -> KafkaShardLog:
+    monkeypatch.setattr(kafka_log, "ShardProducer", lambda config, shard, shards: producer)
     return KafkaShardLog({}, 1, 2, group=lambda: None, renewed=False)
 
 
@@ -92,9 +92,8 @@ def test_it_is_not_asked_for_ever(given_up: bool, monkeypatch: pytest.MonkeyPatc
     if not given_up:
         monkeypatch.setattr(kafka_log, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(kafka_log, "read_handled", read_handled)
-    shard_log = log_with(monkeypatch)
+    shard_log = log_with(monkeypatch, SimpleNamespace(give_up=lambda: None))
     if given_up:
-        monkeypatch.setattr(shard_log, "_producer", SimpleNamespace(give_up=lambda: None))
         shard_log.give_up()
     with pytest.raises(ShardError, match="Timed out"):
         shard_log.handled_to()
@@ -110,8 +109,7 @@ def test_the_session_of_those_whose_records_are_gone_is_noted_on(monkeypatch: py
 
     granted: list[int] = []
     producer = SimpleNamespace(begin=lambda: None, go_on=lambda *_: None, grants=granted.append)
-    shard_log = log_with(monkeypatch)
-    monkeypatch.setattr(shard_log, "_producer", producer)
+    shard_log = log_with(monkeypatch, producer)
     monkeypatch.setattr(kafka_log, "read_records", no_records)
     monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, Note(40, 2, 90_000)))
     assert list(shard_log.load()) == []
