@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from airflow_provider.group.holding import StopReason
@@ -100,11 +101,11 @@ class TaskExecutor:
         self._finished = finished
         self._changed = changed
         self._steps = Steps(on_fault=changed)
-        self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
-        self._queries = make_queries(lambda event: self._steps.guarded(lambda: self._on_event(event)))
+        self._runner = make_runner(lambda event: self._steps.guarded(self._on_event, event))
+        self._queries = make_queries(lambda event: self._steps.guarded(self._on_event, event))
         self._for_good = False
         self._read_of_workers = asyncio.Event()
-        self._unsubscribes = [topics.subscribe(lambda: self._steps.guarded(self.refresh), About.ROUNDS)]
+        self._unsubscribes = [topics.subscribe(partial(self._steps.guarded, self.refresh), About.ROUNDS)]
         self._records = TaskRecords(worker, topics, feed=self._feed, steps=self._steps)
         settings = ExecutionSettings(
             worker=worker,
@@ -221,7 +222,7 @@ class TaskExecutor:
         if not self._for_good:
             self._for_good = True
             self._feed(events.LeavesForGood(now_ms=now_ms(), wall_ms=wall_ms()))
-            about_workers = self._topics.subscribe(lambda: self._steps.guarded(self._workers_read), About.WORKERS)
+            about_workers = self._topics.subscribe(partial(self._steps.guarded, self._workers_read), About.WORKERS)
             self._unsubscribes.append(about_workers)
 
     def _workers_read(self) -> None:
@@ -269,7 +270,8 @@ class TaskExecutor:
         self._carrying_out = True
         try:
             while self._commands:
-                self._carry_out(self._commands.popleft())
+                command = self._commands.popleft()
+                self._handlers[type(command)](command)
         finally:
             self._carrying_out = False
         self._changed()
@@ -293,13 +295,10 @@ class TaskExecutor:
 
     # ---- what the machine wants
 
-    def _carry_out(self, command: commands.Command) -> None:
-        self._handlers[type(command)](command)
-
     def _make_handlers(self) -> Mapping[type[commands.Command], Callable[[Any], None]]:
         """How each command is carried out."""
         return {
-            commands.StartAttempt: lambda command: self._start_soon(command.run),
+            commands.StartAttempt: self._start_soon,
             commands.StartWarmUp: lambda command: self._warm(command.run),
             commands.StopWarmUp: lambda command: self._runner.stop_warming(command.task),
             commands.StopAttempts: lambda command: self._stop(command.tasks, command.reason),
@@ -349,11 +348,11 @@ class TaskExecutor:
     def _arm(self, at_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = call_at(at_ms, lambda: self._steps.guarded(self._on_timer))
+        self._timer = call_at(at_ms, partial(self._steps.guarded, self._on_timer))
 
-    def _start_soon(self, run: TaskRun) -> None:
+    def _start_soon(self, command: commands.StartAttempt) -> None:
         """Start it in the next turn of the loop: it may still be revoked in this one."""
-        self._to_start[run.task] = run
+        self._to_start[command.run.task] = command.run
         self._may_start.set()
         if self._starter is None:
             self._starter = self._steps.spawn(self._start_all())
@@ -362,20 +361,18 @@ class TaskExecutor:
         while await self._may_start.wait():
             self._may_start.clear()
             while self._to_start:
-                await self._start(self._to_start.pop(next(iter(self._to_start))))
-
-    async def _start(self, run: TaskRun) -> None:
-        try:
-            await self._runner.start(order_of(run, root=self._checkpoint_root, group_id=self._group_id))
-        except CheckpointError as wrong:
-            failure = TaskFailure.of(str(wrong))
-            self._feed(
-                events.AttemptFailed(
-                    now_ms=now_ms(), wall_ms=wall_ms(), task=run.task, failure=failure, retryable=False
-                )
-            )
-        except RunnerClosedError:
-            self._never_began(run.task)
+                run = self._to_start.pop(next(iter(self._to_start)))
+                try:
+                    await self._runner.start(order_of(run, root=self._checkpoint_root, group_id=self._group_id))
+                except CheckpointError as wrong:
+                    failed = TaskFailure.of(str(wrong))
+                    self._feed(
+                        events.AttemptFailed(
+                            now_ms=now_ms(), wall_ms=wall_ms(), task=run.task, failure=failed, retryable=False
+                        )
+                    )
+                except RunnerClosedError:
+                    self._never_began(run.task)
 
     def _warm(self, run: TaskRun) -> None:
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
 
 
 class Steps:
@@ -25,10 +27,10 @@ class Steps:
         step.add_done_callback(self._done)
         return step
 
-    def guarded(self, callback: Callable[[], None]) -> None:
+    def guarded(self, callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call this on behalf of a caller that could not handle a fault in it."""
         try:
-            callback()
+            callback(*args, **kwargs)
         except Exception as bug:  # noqa: BLE001  the caller can't handle it
             self._found(bug)
 

@@ -301,7 +301,7 @@ def handle(x: Execution, event: Event) -> list[Command]:
     if isinstance(event, (TopicsRead, TasksGiven)):
         x.judge(event.status if isinstance(event, TopicsRead) else x.status)
     for task in _concerned(x, event):
-        _apply(x, task, event)
+        apply(TRANSITIONS, x.state_of, x, task, event)
     _tell_of_suspects(x)
     learning.follow(x, event)
     _start_next(x)
@@ -370,10 +370,6 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     return list(x.runs)
 
 
-def _apply(x: Execution, task: TaskId, event: Event) -> None:
-    apply(TRANSITIONS, x.state_of, x, task, event)
-
-
 def _tell_of_suspects(x: Execution) -> None:
     """Of those that have become suspects, and those that are none any more."""
     for message in x.suspects.news():
@@ -403,7 +399,7 @@ def _start_next(x: Execution) -> None:
         if only is None
         else x.runs.startable_among(only, slots=x.slots, now_ms=x.now)
     ):
-        _apply(x, task, free)
+        apply(TRANSITIONS, x.state_of, x, task, free)
         learning.start(x, task)
         ended = ended or task not in x.runs
     x.suspects.begun(x.turn, x.runs)
