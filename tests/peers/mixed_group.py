@@ -19,6 +19,7 @@ from airflow_provider.group.live.member import GroupMember
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent, TaskStarted, TaskStopped
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.values.model import ConnectProtocol, TaskId, Tasks, WorkerId
@@ -26,8 +27,9 @@ from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process_identity import is_gone
+from airflow_provider.worker.process_identity import is_gone, this_process
 from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.tasks.state import ExecutionSettings
 from airflow_provider.worker.worker import Worker
 
 HEARTBEAT_MS: Final = 300
@@ -97,18 +99,22 @@ class OurWorker:
             return NoopRunner(tell)
 
         return TaskExecutor(
-            max_spark_deaths=3,
-            worker=self._settings.member.worker,
+            ExecutionSettings(
+                worker=self._settings.member.worker,
+                slots=self._settings.slots,
+                process=this_process(),
+                lease_ms=self._settings.member.session_timeout_ms,
+                linger_ms=round(_NEVER_S * 1000),
+                max_spark_deaths=3,
+                mask=nothing_secret,
+            ),
             group_id=self._settings.member.group_id,
             topics=self._topics,
             make_runner=make_runner,
-            slots=self._settings.slots,
             checkpoint_root="/nowhere",
             stopped=stopped,
             finished=finished,
             changed=changed,
-            linger_s=_NEVER_S,
-            lease_ms=self._settings.member.session_timeout_ms,
         )
 
 

@@ -17,7 +17,6 @@ from airflow_provider.group.holding import StopReason
 from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.job.checkpoints import CheckpointError
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
 from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
@@ -26,14 +25,13 @@ from airflow_provider.state.views.presence import has_said_that_it_leaves
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.in_short import in_short
-from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.values.story import Story
 from airflow_provider.worker.hands.log_levels import LogLevels
 from airflow_provider.worker.hands.orders import heard, order_of, order_to_watch
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.steps import Steps
 from airflow_provider.worker.hands.task_records import TaskRecords
-from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.machine import handle
 from airflow_provider.worker.tasks.runs.runs import TaskRun
@@ -54,45 +52,32 @@ class TaskExecutor:
     """Runs tasks with a runner, and watches detached queries (:class:`~airflow_provider.worker.hands.port.Hands`).
 
     :param make_runner: makes the runner, given the callback for its events
-    :param slots: how many tasks run at the same time
     :param checkpoint_root: folder or URI of all streaming checkpoints; None: there is none, and no stream runs
     :param stopped: called with tasks that were stopped
     :param finished: called with tasks that have finished or failed
     :param changed: called whenever the state here has changed
-    :param lease_ms: how long this process may continue after another one has taken its worker's name
-    :param mask: removes secrets from error messages
-    :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param log_levels: sets the levels of the jobs' loggers
-    :param linger_s: in a process: hand the membership over when there was nothing to run for this long; in a triggerer:
-        don't ask for a process before this time is over
     :param make_queries: makes the watch of detached queries, given the callback for its events
-    :param in_triggerer: whether nothing is to be started here
     :param time_zone: of the sessions of its tasks; empty: unknown
     """
 
     def __init__(
         self,
+        settings: ExecutionSettings,
         *,
-        worker: WorkerId,
         group_id: str,
         topics: GroupTopics,
         make_runner: Callable[[OnEvent], Runner],
-        slots: int,
         checkpoint_root: str | None,
         stopped: Released,
         finished: Released,
         changed: Callable[[], None],
-        linger_s: float,
-        lease_ms: int,
-        mask: Mask = nothing_secret,
-        max_spark_deaths: int,
         log_levels: LogLevels | None = None,
         make_queries: MakeQueries = nothing_detached,
-        in_triggerer: bool = False,
         time_zone: str = "",
     ) -> None:
         self.time_zone = time_zone
-        self._worker = worker
+        self._worker = settings.worker
         self._log_levels = log_levels or LogLevels(())
         self._group_id = group_id
         self._topics = topics
@@ -106,17 +91,7 @@ class TaskExecutor:
         self._for_good = False
         self._read_of_workers = asyncio.Event()
         self._unsubscribes = [topics.subscribe(partial(self._steps.guarded, self.refresh), About.ROUNDS)]
-        self._records = TaskRecords(worker, topics, feed=self._feed, steps=self._steps)
-        settings = ExecutionSettings(
-            worker=worker,
-            slots=slots,
-            process=this_process(),
-            lease_ms=lease_ms,
-            linger_ms=round(linger_s * 1000),
-            max_spark_deaths=max_spark_deaths,
-            mask=mask,
-            in_triggerer=in_triggerer,
-        )
+        self._records = TaskRecords(settings.worker, topics, feed=self._feed, steps=self._steps)
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
         self._story = Story()
         self._handlers = self._make_handlers()
@@ -243,7 +218,7 @@ class TaskExecutor:
 
     @property
     def _has_said_that_it_leaves(self) -> bool:
-        return has_said_that_it_leaves(self._topics.status, self._worker, this_process())
+        return has_said_that_it_leaves(self._topics.status, self._worker, self._execution.settings.process)
 
     def _read(self) -> None:
         jobs, status = self._topics.jobs, self._topics.status

@@ -27,9 +27,10 @@ from airflow_provider.worker.hands.orphans import end_detached_queries
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.servers import Servers, TokenOf, no_token
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process_identity import is_gone
+from airflow_provider.worker.process_identity import is_gone, this_process
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.standing_back import SparkStarter
+from airflow_provider.worker.tasks.state import ExecutionSettings
 from airflow_provider.worker.worker import MakeHands
 
 _CLOSE_WAIT_S: Final = 10.0
@@ -68,19 +69,22 @@ class InThisProcess:
             stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
         ) -> TaskExecutor:
             return TaskExecutor(
-                worker=member.worker,
+                ExecutionSettings(
+                    worker=member.worker,
+                    slots=settings.slots,
+                    process=this_process(),
+                    lease_ms=member.session_timeout_ms,
+                    linger_ms=round(equipment.linger_s * 1000),
+                    max_spark_deaths=equipment.max_spark_deaths,
+                    mask=self._mask,
+                ),
                 group_id=member.group_id,
                 topics=topics,
                 make_runner=lambda on_event: self._runner(on_event, settings, topics, lease, changed),
-                slots=settings.slots,
                 checkpoint_root=TEMPORARY if equipment.runner == "noop" else equipment.checkpoint_root,
                 stopped=stopped,
                 finished=finished,
                 changed=changed,
-                linger_s=equipment.linger_s,
-                lease_ms=member.session_timeout_ms,
-                mask=self._mask,
-                max_spark_deaths=equipment.max_spark_deaths,
                 log_levels=LogLevels(equipment.allowed),
                 time_zone=_time_zone(equipment),
                 make_queries=servers.queries(

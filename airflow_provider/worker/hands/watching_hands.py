@@ -16,7 +16,9 @@ from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.servers import Servers, TokenOf
 from airflow_provider.worker.hands.standby import NoSparkNeeded
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.settings import WorkerSettings
+from airflow_provider.worker.tasks.state import ExecutionSettings
 from airflow_provider.worker.worker import MakeHands
 
 
@@ -87,23 +89,26 @@ class WatchesInTriggerer:
             stopped: Released, finished: Released, changed: Callable[[], None], _lease: WorkerLease
         ) -> TaskExecutor:
             return TaskExecutor(
-                worker=member.worker,
+                ExecutionSettings(
+                    worker=member.worker,
+                    slots=settings.slots,
+                    process=this_process(),
+                    lease_ms=member.session_timeout_ms,
+                    linger_ms=round(self._pause_s() * 1000),
+                    max_spark_deaths=self._max_spark_deaths,
+                    mask=self._mask,
+                    in_triggerer=True,
+                ),
                 group_id=member.group_id,
                 topics=topics,
                 make_runner=NothingRuns,
-                slots=settings.slots,
                 checkpoint_root=TEMPORARY,
                 stopped=stopped,
                 finished=finished,
                 changed=changed,
-                linger_s=self._pause_s(),
-                lease_ms=member.session_timeout_ms,
-                mask=self._mask,
-                max_spark_deaths=self._max_spark_deaths,
                 make_queries=self._servers.queries(
                     member.worker, tell_every_s=self._tell_every_s, mask=self._mask, on_condition=changed
                 ),
-                in_triggerer=True,
                 time_zone="" if last is None else last.time_zone,
             )
 

@@ -19,6 +19,7 @@ from airflow_provider.group.live.classic import ClassicMemberships
 from airflow_provider.group.live.member import GroupMember
 from airflow_provider.group.membership import Memberships
 from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
 from airflow_provider.state.records import (
@@ -34,8 +35,9 @@ from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.observer import UNOBSERVED, Observer
-from airflow_provider.worker.process_identity import is_gone
+from airflow_provider.worker.process_identity import is_gone, this_process
 from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.tasks.state import ExecutionSettings
 from airflow_provider.worker.worker import MakeHands, Worker
 
 ME = WorkerId("w1")
@@ -102,18 +104,22 @@ class Life:
             return runner
 
         return TaskExecutor(
-            max_spark_deaths=3,
-            worker=ME,
+            ExecutionSettings(
+                worker=ME,
+                slots=2,
+                process=this_process(),
+                lease_ms=MEMBER.session_timeout_ms,
+                linger_ms=round(self.linger_s * 1000),
+                max_spark_deaths=3,
+                mask=nothing_secret,
+            ),
             group_id="g",
             topics=self.topics,
             make_runner=make_runner,
-            slots=2,
             checkpoint_root="/checkpoints",
             stopped=stopped,
             finished=finished,
             changed=changed,
-            linger_s=self.linger_s,
-            lease_ms=MEMBER.session_timeout_ms,
             make_queries=self.make_queries,
         )
 

@@ -17,7 +17,9 @@ from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState,
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.log_levels import LogLevels
+from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.state import ExecutionSettings
 
 ME = WorkerId("w1")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
@@ -46,19 +48,22 @@ class Bench:
         self.finished: list[Tasks] = []
         self.runner: Any = None
         self.executor = TaskExecutor(
-            max_spark_deaths=3,
-            worker=worker,
+            ExecutionSettings(
+                worker=worker,
+                slots=slots,
+                process=this_process(),
+                lease_ms=lease_ms,
+                linger_ms=round(linger_s * 1000),
+                max_spark_deaths=3,
+                mask=mask,
+            ),
             group_id="g",
             topics=topics,
             make_runner=self._make_runner,
-            slots=slots,
             checkpoint_root=checkpoint_root,
             stopped=self.stopped.append,
             finished=self.finished.append,
             changed=lambda: None,
-            linger_s=linger_s,
-            lease_ms=lease_ms,
-            mask=mask,
             log_levels=log_levels,
             make_queries=make_queries,
         )
