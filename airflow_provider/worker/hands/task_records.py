@@ -65,21 +65,19 @@ class TaskRecords:
     def stopped(self, status: TaskStatus) -> None:
         self._write(status, lambda: self._publish_last(status, self._topics.publish_task))
 
-    def end(self, command: WriteEnd) -> None:
-        """Write it until it is stored. It replaces an older record that is not stored yet."""
-        task = command.status.task
-        self._journal.outdate(task)
-        self._insist(task, command)
-
-    def start(self, command: WriteStart) -> None:
-        """Write it until it is stored. It replaces a claim that is not stored yet."""
-        task = command.status.task
-        self._journal.outdate(task)
-        self._insist(task, command)
-
-    def plan(self, command: WritePlan) -> None:
-        """Write it until it is stored."""
-        self._insist(command.task, command)
+    def insist(self, command: WriteEnd | WriteStart | WritePlan) -> None:
+        """Write it until it is stored. A start or an end replaces an older record that is not stored yet."""
+        if isinstance(command, WritePlan):
+            task = command.task
+        else:
+            task = command.status.task
+            self._journal.outdate(task)
+        known = self._insisted.get(task)
+        if known is not None:
+            known.newest = command
+            return
+        self._insisted[task] = insisted = _Insisted(command)
+        self._try(task, insisted)
 
     def give_up(self, task: TaskId) -> None:
         """Stop trying to write the task's end, plan or start."""
@@ -104,14 +102,6 @@ class TaskRecords:
             self._journal.note(write)
         else:
             self._journal.keep(status.task, write)
-
-    def _insist(self, task: TaskId, command: WriteEnd | WriteStart | WritePlan) -> None:
-        known = self._insisted.get(task)
-        if known is not None:
-            known.newest = command
-            return
-        self._insisted[task] = insisted = _Insisted(command)
-        self._try(task, insisted)
 
     def _try(self, task: TaskId, insisted: _Insisted) -> None:
         command = insisted.newest
