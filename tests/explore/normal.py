@@ -246,7 +246,7 @@ def _process(process: Process) -> Process:
     if state.record is not None and not state.record.delay_ms:
         changes["record_at"] = _LONG_AGO
     if state.settings.protocol is not ConnectProtocol.EXTENSIBLE:
-        changes["released_since_join"] = NO_TASKS  # it is only compared with a whole target
+        changes["just_released"] = NO_TASKS  # it is only compared with a whole target
     state = state.changed(changes)
     return process._replace(state=state.changed({"armed_at": state.next_deadline()}))
 

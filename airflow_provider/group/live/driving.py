@@ -30,7 +30,7 @@ from airflow_provider.group.machine.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.group.machine.rules import MachineState
+from airflow_provider.group.machine.state import CommonState
 from airflow_provider.group.membership import Ended, HowEnded, MembershipListener, Saved
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -48,7 +48,7 @@ memberships share the cost of a turn of the loop, with its system call.
 
 _WRITE_WITHIN_S: Final = 2.0
 
-S = TypeVar("S", bound=MachineState)
+S = TypeVar("S", bound=CommonState)
 
 
 class Driving(ABC, Generic[S]):

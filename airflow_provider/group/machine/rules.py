@@ -6,58 +6,13 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from airflow_provider.group.machine.events import ArmTimer, Command, Event
-from airflow_provider.group.machine.settings import CommonSettings
-from airflow_provider.values.model import ConfigOffset, LocalProtocolError, Tasks
+from airflow_provider.group.machine.state import CommonState
+from airflow_provider.values.model import LocalProtocolError
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-class MachineState(Protocol):
-    """The state of a membership: a frozen value."""
-
-    @property
-    def settings(self) -> CommonSettings: ...
-
-    @property
-    def phase(self) -> Enum:
-        """The member's phase; it ends in ``left``, ``fenced`` or ``failed``."""
-
-    @property
-    def seq(self) -> int:
-        """The number of the last request."""
-
-    @property
-    def attempts(self) -> int:
-        """How many requests have failed in succession."""
-
-    @property
-    def config_offset(self) -> ConfigOffset:
-        """How far the jobs topic has been read."""
-
-    @property
-    def owned(self) -> Tasks:
-        """All tasks that the member holds: running, held back, or stopping."""
-
-    @property
-    def lease_until(self) -> int | None:
-        """No other member can be given the owned tasks before this time (monotonic milliseconds)."""
-
-    @property
-    def armed_at(self) -> int | None:
-        """The time that was last asked for with :class:`ArmTimer`."""
-
-    def changed(self, changes: Any) -> Self:
-        """A copy with some fields changed."""
-
-    def next_deadline(self) -> int | None:
-        """When the member has to be called again if nothing else happens."""
-
-
-S = TypeVar("S", bound=MachineState)
+S = TypeVar("S", bound=CommonState)
 
 
 class Changing(Generic[S]):

@@ -29,7 +29,7 @@ def adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
     """
     state = member.state
     assert assignment.target is not None  # the leader could assign
-    member.own(assignment.target.tasks() - state.released_since_join, assignment.revoked.tasks())
+    member.own(assignment.target.tasks() - state.just_released, assignment.revoked.tasks())
     learn(member, assignment.learning.tasks(), assignment.learned.tasks())
     if assignment.shutdown and member.state.leaving_soon is not None and not member.state.owned:
         member.do(MayLeave())

@@ -58,7 +58,7 @@ class Requesting(Changing[MemberState]):
             join_sent_at=self.now,
             joining_since=self.now if state.joining_since is None else state.joining_since,
             rejoin_reason=None,
-            released_since_join=NO_TASKS,
+            just_released=NO_TASKS,
             another_round=False,
         )
         self.forget_round()

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypedDict
-
-from msgspec import Struct, structs
 
 from airflow_provider.group.classic.member.lessons import NO_LESSONS, Lessons
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.machine.state import CommonChanges, CommonState
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.model import (
     NO_GENERATION,
-    NO_TASKS,
     UNKNOWN_MEMBER_ID,
     Assignment,
-    ConfigOffset,
     Epoch,
     GenerationId,
-    LocalProtocolError,
     MemberId,
     SubProtocol,
-    Tasks,
 )
 
 
@@ -54,15 +47,12 @@ class Phase(str, Enum):
         return self in (Phase.LEFT, Phase.FENCED, Phase.FAILED)
 
 
-class StateChanges(TypedDict, total=False):
+class StateChanges(CommonChanges, total=False):
     """The fields of a :class:`MemberState` that events change: all but ``settings``. Repeated for mypy, which can't
     derive such a type from a dataclass; a test compares both.
     """
 
     phase: Phase
-    seq: int
-    awaiting: int | None
-    attempts: int
     coordinator: int | None
     url: str | None
     member_id: MemberId
@@ -78,16 +68,8 @@ class StateChanges(TypedDict, total=False):
     record_at: int
     told_delay_ms: int
     another_round: bool
-    config_offset: ConfigOffset
-    owned: Tasks
-    held: Tasks
-    stopping: Tasks
-    released_since_join: Tasks
     lessons: Lessons
     leaving_soon: str | None
-    hold_until: int | None
-    needed_offset: ConfigOffset
-    predecessor: Predecessor
     returning: bool
     may_be_forgotten: bool
     unadopted: Assignment | None
@@ -98,33 +80,18 @@ class StateChanges(TypedDict, total=False):
     joining_since: int | None
     heard_at: int
     heartbeat_step: int
-    lease_until: int | None
     rebalance_deadline: int | None
-    heartbeat_at: int | None
     retry_at: int | None
     rejoin_at: int | None
     join_by: int | None
     record_by: int | None
     sync_by: int | None
-    leave_by: int | None
-    armed_at: int | None
 
 
-class MemberState(Struct, frozen=True, kw_only=True):
-    """Everything a member knows. All times are monotonic milliseconds; None: nothing is due.
+class MemberState(CommonState, frozen=True, kw_only=True):
+    """Everything a member knows.
 
-    An owned task is in one of four stages. It runs (it is in ``owned`` only), is held, is stopping, or is both held and
-    stopping: then a predecessor may still run it, and it is released when that one's lease has ended. The stages are
-    sets instead of a value for each task, since most events concern many tasks and come with sets: assigned, revoked,
-    stopped, or reported ones. So a step is one operation on sets, whatever their size, and states share what has not
-    changed.
-
-    :param awaiting: ``seq`` of the one request (other than heartbeats) whose answer is awaited
     :param url: replaces the settings' url
-    :param owned: what this worker has, running, held, or stopping; it reports these when it joins
-    :param held: the part of ``owned`` that may not be started yet
-    :param stopping: the part of ``owned`` that was told to stop, and has not yet
-    :param released_since_join: what it reported when it joined last, and has released since
     :param lessons: what it learns, and which of its tasks others learn; nothing that it learns is in ``owned``
     :param leaving_soon: why it is to leave when others have taken over its tasks
     :param former_id: the member id with which it was last expelled
@@ -132,8 +99,6 @@ class MemberState(Struct, frozen=True, kw_only=True):
     :param record_at: when the record was written
     :param told_delay_ms: the scheduled delay of the last completed round
     :param another_round: the leader has said that others join again as soon as their revoked tasks have stopped
-    :param hold_until: the earliest start of held tasks that a predecessor may still run
-    :param needed_offset: held tasks start only when the jobs topic has been read so far
     :param returning: it joined without a member id, so the coordinator may answer with an assignment of long ago
     :param may_be_forgotten: the coordinator was looked for again since it gave the member id, and no round has been
         completed since, so it may not know this member any more
@@ -145,14 +110,10 @@ class MemberState(Struct, frozen=True, kw_only=True):
     :param join_by: when to join, even if tasks are still stopping
     :param rebalance_deadline: the coordinator then continues without members that have not joined, and expels those
         that have joined and not asked for their assignments
-    :param lease_until: no other member can be given this one's tasks before then
     """
 
     settings: MemberSettings
     phase: Phase = Phase.INITIAL
-    seq: int = 0
-    awaiting: int | None = None
-    attempts: int = 0
     coordinator: int | None = None
 
     url: str | None = None
@@ -169,17 +130,9 @@ class MemberState(Struct, frozen=True, kw_only=True):
     record_at: int = 0
     told_delay_ms: int = 0
     another_round: bool = False
-    config_offset: ConfigOffset = ConfigOffset(0)
 
-    owned: Tasks = NO_TASKS
-    held: Tasks = NO_TASKS
-    stopping: Tasks = NO_TASKS
-    released_since_join: Tasks = NO_TASKS
     lessons: Lessons = NO_LESSONS
     leaving_soon: str | None = None
-    hold_until: int | None = None
-    needed_offset: ConfigOffset = ConfigOffset(0)
-    predecessor: Predecessor = Predecessor.UNKNOWN
 
     returning: bool = True
     may_be_forgotten: bool = False
@@ -192,44 +145,21 @@ class MemberState(Struct, frozen=True, kw_only=True):
     joining_since: int | None = None
     heard_at: int = 0
     heartbeat_step: int = 0
-    lease_until: int | None = None
     rebalance_deadline: int | None = None
-    heartbeat_at: int | None = None
     retry_at: int | None = None
     rejoin_at: int | None = None
     join_by: int | None = None
     record_by: int | None = None
     sync_by: int | None = None
-    leave_by: int | None = None
-    armed_at: int | None = None
-
-    def changed(self, changes: StateChanges) -> MemberState:
-        """A copy with some fields changed.
-
-        Every event changes some, and a triggerer holds thousands of memberships. So this is one of msgspec's values,
-        which are copied ten times as fast as data classes.
-        """
-        return structs.replace(self, **changes)
 
     @property
     def is_leader(self) -> bool:
         return self.member_id != UNKNOWN_MEMBER_ID and self.member_id == self.leader
 
     @property
-    def running(self) -> Tasks:
-        """What may be running here now, whatever is to become of it."""
-        return self.owned - self.held
-
-    @property
     def lease_stop_at(self) -> int | None:
         """When tasks have to be told to stop if no heartbeat is answered before; None: nothing runs."""
-        if self.lease_until is None or self.owned <= self.held | self.stopping:
-            return None
-        return self.lease_until - self.settings.lease_margin_ms
-
-    def predecessor_may_run(self, now_ms: int) -> bool:
-        """Whether the process that had this worker's name may still have a valid lease."""
-        return self.hold_until is not None and now_ms < self.hold_until
+        return self.stop_at(self.settings.lease_margin_ms)
 
     def next_deadline(self) -> int | None:
         """When the member has to be called again if nothing else happens."""
@@ -251,9 +181,7 @@ class MemberState(Struct, frozen=True, kw_only=True):
 
         :raises LocalProtocolError: naming the broken one
         """
-        broken = {
-            "held tasks are owned": self.held <= self.owned,
-            "stopping tasks are owned": self.stopping <= self.owned,
+        rules = {
             "what is learned is another's": not self.lessons.learning & self.owned,
             "a stable member has a member id": self.phase is not Phase.STABLE or self.member_id != UNKNOWN_MEMBER_ID,
             "a stable member has a generation": self.phase is not Phase.STABLE or self.generation != NO_GENERATION,
@@ -269,6 +197,4 @@ class MemberState(Struct, frozen=True, kw_only=True):
             or bool(self.stopping)
             or (self.phase is Phase.LEAVING and self.hold_until is not None),
         }
-        for rule, holds in broken.items():
-            if not holds:
-                raise LocalProtocolError(f"{rule}: {self}")
+        self.check(rules)

@@ -112,7 +112,7 @@ class Transition(Requesting):
                 owned=state.owned - here,
                 held=state.held - here,
                 stopping=state.stopping - here,
-                released_since_join=state.released_since_join | here,
+                just_released=state.just_released | here,
             )
 
     def hold(self, tasks: Tasks) -> None:

@@ -119,7 +119,7 @@ def _take_assignment(member: Transition, assignment: HeartbeatAssignment, event:
     member.set(assigned=told, assignment_epoch=Epoch(epoch), needed_offset=event.needed_offset, said=None)
     revoked = state.owned - told
     member.stop(revoked, StopReason.REVOKED)
-    member.hold(told - state.owned - state.released_since_sent)
+    member.hold(told - state.owned - state.just_released)
     if revoked:
         member.set(acknowledges=True)
     else:

@@ -39,7 +39,7 @@ class Requesting(Changing[MembershipState]):
         self.set(
             awaiting=self.ask(Request.HEARTBEAT, body, _patience_ms(state)),
             heartbeat_at=None,
-            released_since_sent=NO_TASKS,
+            just_released=NO_TASKS,
         )
 
     def _last_heartbeat(self) -> ConnectGroupHeartbeatRequest:

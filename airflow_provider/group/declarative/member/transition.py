@@ -45,7 +45,7 @@ class Transition(Requesting):
                 owned=state.owned - here,
                 held=state.held - here,
                 stopping=state.stopping - here,
-                released_since_sent=state.released_since_sent | here,
+                just_released=state.just_released | here,
             )
 
     def stopped(self, tasks: Tasks) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase, StateChanges
+from airflow_provider.group.machine.state import CommonState
 from airflow_provider.values.model import ConfigOffset, GenerationId, LocalProtocolError, MemberId, TaskId, WorkerId
 
 STATE = MemberState(
@@ -35,7 +36,8 @@ def test_the_state_before_stays_as_it_was() -> None:
 
 
 def test_mypy_knows_each_field_that_may_change() -> None:
-    known = {name: kind for name, kind in MemberState.__annotations__.items() if name != "settings"}
+    fields = {**CommonState.__annotations__, **MemberState.__annotations__}
+    known = {name: kind for name, kind in fields.items() if name != "settings"}
     assert {name: kind.__forward_arg__ for name, kind in StateChanges.__annotations__.items()} == known
 
 
@@ -61,12 +63,12 @@ TASK = frozenset({TaskId("a", 0)})
 def test_a_state_in_which_something_cannot_be_is_refused_by_the_rules_name(changes: dict[str, Any], rule: str) -> None:
     SOUND.validate()
     with pytest.raises(LocalProtocolError, match=rule):
-        SOUND.changed(changes).validate()  # type: ignore[arg-type]
+        SOUND.changed(changes).validate()
 
 
 @pytest.mark.parametrize("waits", [{"awaiting": 3}, {"retry_at": 3}, {"owned": TASK, "stopping": TASK}])
 def test_out_of_the_group_each_of_these_is_something_to_wait_for(waits: dict[str, Any]) -> None:
-    SOUND.changed({"phase": Phase.UNJOINED, **waits}).validate()  # type: ignore[typeddict-item]
+    SOUND.changed({"phase": Phase.UNJOINED, **waits}).validate()
 
 
 # ---- settings

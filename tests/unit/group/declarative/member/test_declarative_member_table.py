@@ -21,6 +21,7 @@ from airflow_provider.group.declarative.protocol.wire.prepare_assignment import 
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.machine import events as member_events
 from airflow_provider.group.machine.events import Event, Fail, LeaveRequested, StopTasks, TasksStopped
+from airflow_provider.group.machine.state import CommonState
 from airflow_provider.values.error_codes import KafkaErrorCode
 from airflow_provider.values.model import LocalProtocolError, MemberId, WorkerId
 
@@ -215,7 +216,8 @@ def test_a_change_is_what_replace_makes_of_it() -> None:
 
 
 def test_mypy_knows_each_field_that_may_change() -> None:
-    known = {name: kind for name, kind in MembershipState.__annotations__.items() if name != "settings"}
+    fields = {**CommonState.__annotations__, **MembershipState.__annotations__}
+    known = {name: kind for name, kind in fields.items() if name != "settings"}
     assert {name: kind.__forward_arg__ for name, kind in StateChanges.__annotations__.items()} == known
 
 
