@@ -13,6 +13,7 @@ from simulation.learner_mutations import LEARNER_MUTATIONS
 from simulation.mutation import Mutation
 
 MEMBERSHIP = "airflow_provider.group.classic.member"
+MACHINE = "airflow_provider.group.machine"
 LEADING = "airflow_provider.group.classic.leader"
 ASSIGNORS = "airflow_provider.assignment"
 EXECUTION = "airflow_provider.worker.tasks"
@@ -56,7 +57,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="does not stop when its lease is over",
-        module=f"{MEMBERSHIP}.state",
+        module=f"{MACHINE}.state",
         edits=(
             ("        if self.lease_until is None or self.owned <= self.held | self.stopping:\n", "        if True:\n"),
         ),
@@ -65,7 +66,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="takes a lease for as long as a session, whatever its clock does",
-        module="airflow_provider.group.machine.settings",
+        module=f"{MACHINE}.settings",
         edits=(("return ms - ms // _CLOCK_TOLERANCE", "return ms"),),
         plan="wild",
         broken=(_STARTED, _FENCE),
@@ -87,7 +88,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="starts what it holds without a lease",
-        module=f"{MEMBERSHIP}.transition",
+        module=f"{MACHINE}.changing",
         edits=(
             (
                 "        if state.lease_until is None or self.now >= state.lease_until - spare_ms:\n            return\n",
@@ -101,7 +102,7 @@ MUTATIONS = (
     Mutation(
         name="starts under a lease that is nearly over",
         module=f"{MEMBERSHIP}.transition",
-        edits=((" + state.settings.heartbeat_interval_ms // 2", ""),),
+        edits=((" + settings.heartbeat_interval_ms // 2", ""),),
         plan="calm",
         broken=(_UNTOUCHED,),
         seed=18,
@@ -193,7 +194,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="starts tasks of whose configuration it has not read",
-        module=f"{MEMBERSHIP}.transition",
+        module=f"{MACHINE}.changing",
         edits=(("state.config_offset < state.needed_offset or ", ""),),
         unit_test=(
             "tests/unit/group/classic/member/test_member.py"

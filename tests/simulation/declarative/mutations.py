@@ -197,8 +197,8 @@ DECLARATIVE_MUTATIONS = (
         module=f"{MEMBER}.transition",
         edits=(
             (
-                "        until = sent_at_ms + by_a_slower_clock(self.state.session_timeout_ms)\n",
-                "        until = self.now + 2 * self.state.session_timeout_ms\n",
+                "self.lease_from(sent_at_ms, by_a_slower_clock(self.state.session_timeout_ms))",
+                "self.now + 2 * self.state.session_timeout_ms",
             ),
         ),
         plan="declarative-members",

@@ -261,6 +261,7 @@ def _adopt_answer(member: Transition, assignment: Assignment, protocol: SubProto
         revoked = assignment.revoked if protocol.cooperative else state.owned - assignment.assigned
         member.stop(revoked, StopReason.REVOKED)
         member.hold(assignment.assigned - state.owned)
+        member.start_held()
     learn_nothing(member)
     _after_adoption(member, rejoin_at=member.now + assignment.delay_ms, rejoin=bool(assignment.revoked))
 
@@ -287,7 +288,7 @@ def _after_adoption(member: Transition, *, rejoin_at: int, rejoin: bool) -> None
     """Join again: immediately if something was revoked here, otherwise when the scheduled delay has ended (KIP-415)."""
     if member.state.told_delay_ms:
         member.set(rejoin_at=rejoin_at)
-    member.publish_assignment()
+    member.publish(member.state.epoch)
     if rejoin or member.state.stopping:
         member.set(rejoin_reason=member.state.rejoin_reason or HAVE_STOPPED)
     member.join_when_ready()
@@ -308,7 +309,7 @@ def on_record_read(member: Transition, event: RecordRead) -> None:
     in_round = event.record.is_round(state.last_completed, state.last_leader)
     if in_round and state.epoch < event.record.epoch:
         member.set(epoch=event.record.epoch)
-        member.publish_assignment()
+        member.publish(member.state.epoch)
     member.join_when_ready()
 
 

@@ -50,6 +50,7 @@ ended: it stops everything and joins again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from airflow_provider.group.classic.member import joining, learning, reactions, staying
 from airflow_provider.group.classic.member.events import (
@@ -81,11 +82,11 @@ from airflow_provider.group.machine.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.group.machine.rules import Rules, apply, late, on, rules
+from airflow_provider.group.machine.rules import Rules, apply, ended, late, on, rules
 
 
 def _note_config(member: Transition, event: ConfigAdvanced) -> None:
-    member.set(config_offset=max(member.state.config_offset, event.config_offset))
+    member.note_config(event.config_offset)
 
 
 _INITIAL = Phase.INITIAL
@@ -99,29 +100,26 @@ _FENCED = Phase.FENCED
 _FAILED = Phase.FAILED
 
 
-def _ended(phase: Phase) -> Rules[Transition, Phase]:
-    return rules(
-        on(TasksStopped, staying.on_tasks_ended_late, phase),
-        on(TasksFinished, staying.on_tasks_ended_late, phase),
-        on(CoordinatorFound, late, phase),
-        on(RequestFailed, late, phase),
-        on(RequestRejected, late, phase),
-        on(Joined, late, phase),
-        on(AssignmentComputed, late, phase),
-        on(Synced, late, phase),
-        on(HeartbeatAnswered, late, phase),
-        on(RecordRead, late, phase),
-        on(ConfigAdvanced, late, phase),
-        on(RebalanceWanted, late, phase),
-        on(LearningProgressed, late, phase),
-        on(LearnersReady, late, phase),
-        on(LeaveSoonRequested, late, phase),
-        on(UrlChanged, late, phase),
-        on(TimerFired, late, phase),
-        on(LeaveRequested, late, phase),
-        on(Left, late, phase),
-    )
-
+_LATE: Final = (
+    CoordinatorFound,
+    RequestFailed,
+    RequestRejected,
+    Joined,
+    AssignmentComputed,
+    Synced,
+    HeartbeatAnswered,
+    RecordRead,
+    ConfigAdvanced,
+    RebalanceWanted,
+    LearningProgressed,
+    LearnersReady,
+    LeaveSoonRequested,
+    UrlChanged,
+    TimerFired,
+    LeaveRequested,
+    Left,
+)
+"""The events that may still come when the membership has ended, and mean nothing then."""
 
 TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
     _INITIAL: rules(
@@ -233,9 +231,9 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(LeaveRequested, late, _LEAVING),
         on(Left, staying.on_left, _LEAVING, _LEFT),
     ),
-    _LEFT: _ended(_LEFT),
-    _FENCED: _ended(_FENCED),
-    _FAILED: _ended(_FAILED),
+    _LEFT: ended(_LEFT, *_LATE),
+    _FENCED: ended(_FENCED, *_LATE),
+    _FAILED: ended(_FAILED, *_LATE),
 }
 
 

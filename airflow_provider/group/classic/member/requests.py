@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.group.classic.member.events import FindCoordinator, SendHeartbeat, SendJoin, SendLeave, SendSync
 from airflow_provider.group.classic.member.metadata import offers
 from airflow_provider.group.classic.member.state import MemberState, Phase, StateChanges
-from airflow_provider.group.machine.rules import Changing
+from airflow_provider.group.machine.changing import Changing
 from airflow_provider.values.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,

@@ -25,7 +25,7 @@ from airflow_provider.group.machine.events import (
 )
 from airflow_provider.values.error_codes import KafkaErrorCode
 from airflow_provider.values.join_reasons import DELAY_OVER
-from airflow_provider.values.model import NO_TASKS, Tasks
+from airflow_provider.values.model import Tasks
 
 
 def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
@@ -119,14 +119,9 @@ def on_tasks_finished(member: Transition, event: TasksFinished) -> None:
     member.join_when_ready()
 
 
-def on_tasks_ended_late(member: Transition, event: TasksStopped | TasksFinished) -> None:
-    """Release tasks; a membership that has ended has nothing else to do."""
-    member.released(event.tasks)
-
-
 def on_config_advanced(member: Transition, event: ConfigAdvanced) -> None:
     """Start tasks that were held for the jobs topic. If the last round failed because of it, the leader joins again."""
-    member.set(config_offset=max(member.state.config_offset, event.config_offset))
+    member.note_config(event.config_offset)
     state = member.state
     member.start_held()
     failed_round = state.unadopted is None and state.generation != state.last_completed
@@ -212,5 +207,5 @@ def on_timer_while_leaving(member: Transition, event: TimerFired) -> None:
     _leave_when_stopped(member)
     state = member.state
     if state.phase is Phase.LEAVING and state.leave_by is not None and member.now >= state.leave_by:
-        member.set(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)
+        member.own_nothing()
         gone(member)

@@ -7,7 +7,6 @@ from airflow_provider.group.classic.member.lessons import NO_LESSONS
 from airflow_provider.group.classic.member.requests import Requesting
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.holding import Predecessor, StopReason
-from airflow_provider.group.machine.events import Fail, PublishAssignment, StartTasks, StopTasks
 from airflow_provider.values.model import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
@@ -60,11 +59,6 @@ class Transition(Requesting):
         join_by = self.now + max(0, deadline - self.now) // 2
         self.set(join_by=join_by if state.join_by is None else min(state.join_by, join_by))
 
-    @property
-    def predecessor_may_run(self) -> bool:
-        """Whether the process that had this worker's name may still have a valid lease."""
-        return self.state.predecessor_may_run(self.now)
-
     def heed_namesake(self) -> None:
         """Notice that another process has taken this name while this member was expelled.
 
@@ -87,39 +81,13 @@ class Transition(Requesting):
     # ---- tasks
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
-        """Tell tasks to stop.
-
-        Tasks that a predecessor may still run can't be told to. They stay held, and are released when that one's lease
-        has ended. They will not start here, so what was warmed up for them is discarded now.
+        """Tell tasks to stop. Those that a predecessor may still run will not start here, so what was warmed up for
+        them is discarded now.
         """
-        tasks = (tasks & self.state.owned) - self.state.stopping
-        if not tasks:
-            return
-        self.set(stopping=self.state.stopping | tasks)
-        here = tasks - self.state.held if self.predecessor_may_run else tasks
-        if never_started := tasks - here:
+        never_started = (tasks & self.state.held) - self.state.stopping
+        if never_started and self.predecessor_may_run:
             self.do(StopLearning(tasks=never_started))
-        if here:
-            self.set(held=self.state.held - here)
-            self.do(StopTasks(tasks=here, reason=reason))
-
-    def released(self, tasks: Tasks) -> None:
-        """Note that tasks do not run here any more."""
-        state = self.state
-        here = tasks & state.owned
-        if here:
-            self.set(
-                owned=state.owned - here,
-                held=state.held - here,
-                stopping=state.stopping - here,
-                just_released=state.just_released | here,
-            )
-
-    def hold(self, tasks: Tasks) -> None:
-        """Own more tasks, and start them when nothing speaks against it."""
-        if tasks:
-            self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
-        self.start_held()
+        super().stop(tasks, reason)
 
     def own(self, target: Tasks, revoked: Tasks) -> None:
         """Own exactly the tasks of the target.
@@ -134,29 +102,13 @@ class Transition(Requesting):
             self.stop(revoked, StopReason.REVOKED)
         else:
             self.hold(target - before)
+        self.start_held()
 
     def start_held(self) -> None:
-        """Start held tasks, if the jobs topic is read far enough, the lease is valid, and no predecessor may still run.
-
-        After a join that took most of a session, the lease is about to end. Tasks started then would have to stop
-        before a heartbeat could be answered, so they start after the next answer.
-        """
-        state = self.state
-        startable = state.held - state.stopping
-        if not startable or state.config_offset < state.needed_offset or state.phase is not Phase.STABLE:
-            return
-        if self.predecessor_may_run:
-            return
-        spare_ms = state.settings.lease_margin_ms + state.settings.heartbeat_interval_ms // 2
-        if state.lease_until is None or self.now >= state.lease_until - spare_ms:
-            return
-        self.set(held=state.held - startable)
-        self.do(StartTasks(tasks=startable, epoch=state.epoch))
-
-    def publish_assignment(self) -> None:
-        """Publish in the worker's own record what it owns now."""
-        state = self.state
-        self.do(PublishAssignment(epoch=state.epoch, owned=state.owned, revoking=state.stopping))
+        """Start held tasks, in a stable group. A heartbeat must have time to be answered."""
+        settings = self.state.settings
+        if self.state.phase is Phase.STABLE:
+            self.start(self.state.epoch, spare_ms=settings.lease_margin_ms + settings.heartbeat_interval_ms // 2)
 
     # ---- endings
 
@@ -165,9 +117,7 @@ class Transition(Requesting):
         from then on. But a member that does not join a rebalance has only until that one's deadline.
         """
         state = self.state
-        until = sent_at_ms + state.settings.session_lease_ms
-        if state.lease_until is not None:
-            until = max(until, state.lease_until)
+        until = self.lease_from(sent_at_ms, state.settings.session_lease_ms)
         if state.rebalance_deadline is not None:
             until = min(until, state.rebalance_deadline)
         self.set(lease_until=until)
@@ -205,20 +155,9 @@ class Transition(Requesting):
 
     def end(self, phase: Phase, reason: StopReason, error: str | None) -> None:
         """End the membership: send nothing more, and tell all tasks to stop."""
-        self.set(hold_until=None)
-        self.stop(self.state.owned, reason)
+        self.stop_for_good(reason)
         if self.state.lessons.learning:
             self.do(StopLearning(tasks=self.state.lessons.learning))
-        self.set(
-            lessons=NO_LESSONS,
-            phase=phase,
-            awaiting=None,
-            coordinator=None,
-            lease_until=None,
-            heartbeat_at=None,
-            retry_at=None,
-            leave_by=None,
-        )
+        self.set(lessons=NO_LESSONS, coordinator=None, retry_at=None)
         self.forget_round()
-        if error is not None:
-            self.do(Fail(error=error))
+        self.ended(phase, error)

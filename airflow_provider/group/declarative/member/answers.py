@@ -78,7 +78,7 @@ def accept(member: Transition, event: HeartbeatAnswered) -> None:
         elif state.assignment_epoch < reply.member_epoch:
             member.set(assignment_epoch=Epoch(reply.member_epoch))
         if before != (state.phase, member.state.epoch, member.state.assigned):
-            member.publish_assignment()
+            member.publish(member.state.assignment_epoch)
         member.take_back()
         member.start_held()
         assigning.begin_if_wanted(member)

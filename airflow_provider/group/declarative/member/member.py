@@ -51,6 +51,7 @@ same member id and epoch 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from airflow_provider.group.declarative.member import answers, assigning, staying
 from airflow_provider.group.declarative.member.events import (
@@ -76,7 +77,7 @@ from airflow_provider.group.machine.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.group.machine.rules import Rules, apply, late, on, rules
+from airflow_provider.group.machine.rules import Rules, apply, ended, late, on, rules
 
 
 def _note_assignors(member: Transition, event: AssignorsChanged) -> None:
@@ -92,23 +93,20 @@ _FENCED = Phase.FENCED
 _FAILED = Phase.FAILED
 
 
-def _ended(phase: Phase) -> Rules[Transition, Phase]:
-    return rules(
-        on(HeartbeatAnswered, late, phase),
-        on(PrepareAnswered, late, phase),
-        on(AssignmentComputed, late, phase),
-        on(InstallAnswered, late, phase),
-        on(RequestFailed, late, phase),
-        on(DelaySet, late, phase),
-        on(AssignorsChanged, late, phase),
-        on(ConfigAdvanced, late, phase),
-        on(TasksStopped, staying.on_tasks_ended_late, phase),
-        on(TasksFinished, staying.on_tasks_ended_late, phase),
-        on(TasksDue, late, phase),
-        on(LeaveRequested, late, phase),
-        on(TimerFired, late, phase),
-    )
-
+_LATE: Final = (
+    HeartbeatAnswered,
+    PrepareAnswered,
+    AssignmentComputed,
+    InstallAnswered,
+    RequestFailed,
+    DelaySet,
+    AssignorsChanged,
+    ConfigAdvanced,
+    TasksDue,
+    LeaveRequested,
+    TimerFired,
+)
+"""The events that may still come when the membership has ended, and mean nothing then."""
 
 TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
     _INITIAL: rules(
@@ -160,9 +158,9 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(LeaveRequested, late, _LEAVING),
         on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
     ),
-    _LEFT: _ended(_LEFT),
-    _FENCED: _ended(_FENCED),
-    _FAILED: _ended(_FAILED),
+    _LEFT: ended(_LEFT, *_LATE),
+    _FENCED: ended(_FENCED, *_LATE),
+    _FAILED: ended(_FAILED, *_LATE),
 }
 
 

@@ -10,7 +10,7 @@ from airflow_provider.group.declarative.protocol.model import JOINING, LEAVING, 
 from airflow_provider.group.declarative.protocol.units import units_of
 from airflow_provider.group.declarative.protocol.wire.apis import MemberRequestBody
 from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.group.machine.rules import Changing
+from airflow_provider.group.machine.changing import Changing
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Requesting(Changing[MembershipState]):
         whole = state.says_all or (changed and state.epoch == JOINING)
         says_owned = whole or state.awaiting is not None or state.owned != state.said
         owned: Tasks | None = state.owned if says_owned else None
-        if state.phase is not Phase.JOINING and state.predecessor_may_run(self.now):
+        if state.phase is not Phase.JOINING and self.predecessor_may_run:
             owned = None
         says_assignors = changed or (whole and bool(state.assignors))
         self.set(

@@ -52,7 +52,7 @@ def on_resumed(member: Transition, event: Resumed) -> None:
         member.set(phase=Phase.JOINING, predecessor=Predecessor.UNKNOWN if unknown else Predecessor.GONE)
     else:
         member.set(phase=Phase.STABLE, held=state.owned, stopping=state.revoked)
-        if not state.predecessor_may_run(member.now):
+        if not member.predecessor_may_run:
             member.released(state.revoked)
         member.start_held()
     member.send_heartbeat()
@@ -117,14 +117,9 @@ def on_tasks_due(member: Transition, event: TasksDue) -> None:
     member.set(dropped=state.dropped | event.tasks & state.assigned - state.owned)
 
 
-def on_tasks_ended_late(member: Transition, event: TasksStopped | TasksFinished) -> None:
-    """Release tasks in a membership that has ended. Nothing else depends on it."""
-    member.released(event.tasks)
-
-
 def on_config_advanced(member: Transition, event: ConfigAdvanced) -> None:
     """Start tasks that have waited for this offset of the jobs topic."""
-    member.set(config_offset=max(member.state.config_offset, event.config_offset))
+    member.note_config(event.config_offset)
     member.start_held()
 
 
@@ -165,7 +160,7 @@ def _leave_when_stopped(member: Transition) -> None:
     Until then, the member sends heartbeats as before. Then it waits for an answer, for a session at most.
     """
     state = member.state
-    if state.phase is not Phase.LEAVING or state.stopping or state.predecessor_may_run(member.now):
+    if state.phase is not Phase.LEAVING or state.stopping or member.predecessor_may_run:
         return
     if state.leave_by is None:
         member.set(leave_by=member.now + state.session_ms, attempts=0)
@@ -218,5 +213,5 @@ def on_timer_while_leaving(member: Transition, event: TimerFired) -> None:
 
 def _end_as_left(member: Transition) -> None:
     """End as a member that has left."""
-    member.set(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)
+    member.own_nothing()
     member.end(Phase.LEFT, StopReason.LEAVING, error=None)

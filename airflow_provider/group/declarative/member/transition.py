@@ -6,7 +6,6 @@ from airflow_provider.group.declarative.member.requests import Requesting
 from airflow_provider.group.declarative.member.state import Assigning, Phase
 from airflow_provider.group.declarative.protocol.model import JOINING
 from airflow_provider.group.holding import StopReason
-from airflow_provider.group.machine.events import Fail, PublishAssignment, StartTasks, StopTasks
 from airflow_provider.group.machine.settings import by_a_slower_clock
 from airflow_provider.values.model import NO_TASKS, Tasks
 
@@ -17,36 +16,6 @@ class Transition(Requesting):
     __slots__ = ()
 
     # ---- tasks
-
-    def stop(self, tasks: Tasks, reason: StopReason) -> None:
-        """Stop tasks. Those that a predecessor may still run can't be told to stop: they stay held, and are released
-        when that one's lease is over.
-        """
-        tasks = (tasks & self.state.owned) - self.state.stopping
-        if not tasks:
-            return
-        self.set(stopping=self.state.stopping | tasks)
-        here = tasks - self.state.held if self.state.predecessor_may_run(self.now) else tasks
-        if here:
-            self.set(held=self.state.held - here)
-            self.do(StopTasks(tasks=here, reason=reason))
-
-    def hold(self, tasks: Tasks) -> None:
-        """Own new tasks. :meth:`start_held` starts them."""
-        if tasks:
-            self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
-
-    def released(self, tasks: Tasks) -> None:
-        """Release tasks, which do not run here any more."""
-        state = self.state
-        here = tasks & state.owned
-        if here:
-            self.set(
-                owned=state.owned - here,
-                held=state.held - here,
-                stopping=state.stopping - here,
-                just_released=state.just_released | here,
-            )
 
     def stopped(self, tasks: Tasks) -> None:
         """Note that tasks have stopped. Those that were only stopped because the lease was over still belong to this
@@ -71,27 +40,10 @@ class Transition(Requesting):
             self.hold(state.dropped & state.assigned - state.owned)
 
     def start_held(self) -> None:
-        """Start held tasks, if the jobs topic was read far enough, the lease is valid, no predecessor may run, and no
-        revoked task has yet to stop.
-
-        If a reply took most of a session, the lease is nearly over. Tasks that start now would have to stop before
-        another heartbeat could be answered, so they start after the next answer.
-        """
+        """Start held tasks, if this member is in the group and no revoked task has yet to stop."""
         state = self.state
-        startable = state.held - state.stopping
-        if not startable or state.phase is not Phase.STABLE or state.config_offset < state.needed_offset:
-            return
-        if state.predecessor_may_run(self.now) or state.revoked:
-            return
-        if state.lease_until is None or self.now >= state.lease_until - state.margin_ms:
-            return
-        self.set(held=state.held - startable)
-        self.do(StartTasks(tasks=startable, epoch=state.assignment_epoch))
-
-    def publish_assignment(self) -> None:
-        """Write which tasks this worker has in which epoch."""
-        state = self.state
-        self.do(PublishAssignment(epoch=state.assignment_epoch, owned=state.owned, revoking=state.stopping))
+        if state.phase is Phase.STABLE and not state.revoked:
+            self.start(state.assignment_epoch, spare_ms=state.margin_ms)
 
     # ---- heartbeats
 
@@ -100,7 +52,7 @@ class Transition(Requesting):
         unanswered heartbeat, perhaps one that the coordinator holds, is given up.
         """
         state = self.state
-        if state.acknowledges and not state.revoked and not state.predecessor_may_run(self.now):
+        if state.acknowledges and not state.revoked and not self.predecessor_may_run:
             self.hurry()
 
     def hurry(self) -> None:
@@ -128,10 +80,7 @@ class Transition(Requesting):
 
         :param sent_at_ms: when the heartbeat was sent
         """
-        until = sent_at_ms + by_a_slower_clock(self.state.session_timeout_ms)
-        if self.state.lease_until is not None:
-            until = max(until, self.state.lease_until)
-        self.set(lease_until=until)
+        self.set(lease_until=self.lease_from(sent_at_ms, by_a_slower_clock(self.state.session_timeout_ms)))
 
     def abandon(self) -> None:
         """Stop everything, then join again with the same member id, owning nothing.
@@ -170,9 +119,6 @@ class Transition(Requesting):
 
         :param error: why it has failed; None: it has not
         """
-        self.set(hold_until=None)
-        self.stop(self.state.owned, reason)
+        self.stop_for_good(reason)
         self.forget_assigning()
-        self.set(phase=phase, awaiting=None, lease_until=None, heartbeat_at=None, leave_by=None)
-        if error is not None:
-            self.do(Fail(error=error))
+        self.ended(phase, error)
