@@ -43,8 +43,11 @@ T = TypeVar("T")
 _LEAVE_WITHIN_S: Final = 20.0
 
 _ASK_WITHIN_S: Final = 1.0
-"""In seconds. Airflow kills a task's process 5 s after asking it to end, and its Spark tasks also need time to stop. A
-later answer counts until the worker has left.
+"""In seconds. Airflow kills a task's process 5 s after asking it to end, and its Spark tasks also need time to stop."""
+
+_SURE_WITHIN_S: Final = 2.0
+"""A later answer counts, too: the worker stops its tasks, but stays in its group for so many seconds. Otherwise others
+would wait for the worker of a task that a user has ended, only because Airflow was slow.
 """
 
 
@@ -158,7 +161,7 @@ class WorkerRun:
         in_time, _ = await asyncio.wait({asked}, timeout=_ASK_WITHIN_S)
         if not in_time:
             log.warning("Airflow has not said within %g s why it ends the task", _ASK_WITHIN_S)
-            self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(RUNNING))
+            self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(RUNNING), _SURE_WITHIN_S)
         state = await asked
         self.why_ended = why_ended(state)
         absence = self._tries.ended_by_airflow(state)

@@ -22,23 +22,23 @@ class ExitRequests:
 
     def __init__(self) -> None:
         self.worker: SteadyWorker | None = None
-        self._leaving: tuple[str, Absence] | None = None
+        self._leaving: tuple[str, Absence, float] | None = None
         self._goes_elsewhere = False
 
     @property
     def leaving(self) -> bool:
         return self._leaving is not None
 
-    def leave(self, reason: str, absence: Absence = STOPPED) -> None:
+    def leave(self, reason: str, absence: Absence = STOPPED, sure_within_s: float = 0.0) -> None:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`; the first request counts."""
         if self._leaving is None:
-            self._leaving = reason, absence
+            self._leaving = reason, absence, sure_within_s
             self._pass_on()
 
     def correct(self, absence: Absence) -> None:
         """As :meth:`Worker.correct <airflow_provider.worker.worker.Worker.correct>`, after :meth:`leave`."""
         if self._leaving is not None:
-            self._leaving = self._leaving[0], absence
+            self._leaving = self._leaving[0], absence, 0.0
             if self.worker is not None:
                 self.worker.correct(absence)
 

@@ -122,10 +122,10 @@ class SteadyWorker:
             await self._starter.release()
         return outcome
 
-    def leave(self, reason: str, absence: Absence = STOPPED) -> None:
+    def leave(self, reason: str, absence: Absence = STOPPED, sure_within_s: float = 0.0) -> None:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`."""
         self._told_to_leave, self._comes_back = True, absence.at_most_ms != 0
-        self._worker.leave(reason, absence)
+        self._worker.leave(reason, absence, sure_within_s)
         if self._changed is not None:
             self._changed.set()
 

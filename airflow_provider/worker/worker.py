@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.state.views.progress import may_run
 from airflow_provider.state.views.topic_view import About
+from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
@@ -84,6 +86,8 @@ class Worker:
         self._announcing: asyncio.Task[None] | None = None
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
+        self._sure = asyncio.Event()
+        self._sure_by = Deadline(0.0)
         self._journal = Journal(settings.member.worker)
         self._record = OwnRecord(
             settings, topics, self._journal, view=lambda: self.member.view, hands=lambda: self.hands
@@ -133,26 +137,41 @@ class Worker:
                 await self._journal.flush(_LAST_WORDS_S)
         return replace(outcome, still_running=self.hands.running, came=self._due(self._rested))
 
-    def leave(self, reason: str, absence: Absence = STOPPED, *, ending: Ending = Ending.LEFT) -> None:
+    def leave(
+        self,
+        reason: str,
+        absence: Absence = STOPPED,
+        sure_within_s: float = 0.0,
+        *,
+        ending: Ending = Ending.LEFT,
+    ) -> None:
         """Stop everything and leave the group; :meth:`run` returns when that is done.
 
         :param reason: for the coordinator's log
         :param absence: for the group's leader: why it leaves, and in what time at most it is started again
+        :param sure_within_s: how long it stays at most, in seconds, until it is told for sure (:meth:`correct`)
         """
         if self._leaving is None and self._over is None:
             self._leaving = ending
+            self._sure_by = Deadline(sure_within_s)
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
-            self.correct(absence)
+            self._for_good_unless_back(absence)
             self.member.leave(reason)
             self._changed.set()
 
     def correct(self, absence: Absence) -> None:
-        """Say better what its absence will mean, while it leaves: in the record that it writes when it has left."""
+        """Say for sure, while it leaves, what its absence will mean."""
         if self._leaving is not None and self._over is None:
             self._record.absence = absence
-            if absence.at_most_ms == 0 and not self._leaving.stands_back:  # a worker that stands back returns
-                self.hands.leave_for_good()
+            self._record.say(WorkerPhase.STOPPING)
+            self._for_good_unless_back(absence)
+            self._sure.set()
+
+    def _for_good_unless_back(self, absence: Absence) -> None:
+        stands_back = self._leaving is not None and self._leaving.stands_back  # and returns
+        if absence.at_most_ms == 0 and not stands_back:
+            self.hands.leave_for_good()
 
     def hand_over(self) -> None:
         """Make :meth:`run` return with a hand-over of the membership. Only with hands that run nothing."""
@@ -197,6 +216,8 @@ class Worker:
         self._changed.set()
 
     async def farewell(self) -> None:
+        with suppress(DeadlineError):
+            await wait_at_most(self._sure_by.left_s(), self._sure.wait())
         await self._journal.settle(_FAREWELL_S)
 
     def ended(self, ended: Ended) -> None:

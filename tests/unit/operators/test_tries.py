@@ -126,10 +126,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Absence]] = []
+        self.stays_s: list[float] = []
         self.corrected: list[Absence] = []
 
-    def leave(self, reason: str, absence: Absence) -> None:
+    def leave(self, reason: str, absence: Absence, sure_within_s: float = 0.0) -> None:
         self.told.append((reason, absence))
+        self.stays_s.append(sure_within_s)
 
     def correct(self, absence: Absence) -> None:
         self.corrected.append(absence)
@@ -195,6 +197,7 @@ async def test_nor_does_it_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None
     run._leave()
     await eventually(lambda: worker.told)
     assert worker.told == [(TOLD_TO_END, RESTARTING)]
+    assert worker.stays_s[0] > 0, "until it is sure"
     answered.set()
     await eventually(lambda: worker.corrected)
     assert worker.corrected == [KILLED]

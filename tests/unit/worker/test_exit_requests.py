@@ -18,8 +18,8 @@ class Told:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def leave(self, reason: str, absence: Absence) -> None:
-        self.heard.append((reason, absence))
+    def leave(self, reason: str, absence: Absence, sure_within_s: float) -> None:
+        self.heard.append((reason, absence, sure_within_s) if sure_within_s else (reason, absence))
 
     def correct(self, absence: Absence) -> None:
         self.heard.append(absence)
@@ -57,9 +57,9 @@ async def test_why_it_leaves_may_be_known_later() -> None:
     worker: Any = Told()
     with exit_requests.on(worker):
         await asyncio.sleep(0)
-        exit_requests.leave("its process was told to end")
+        exit_requests.leave("its process was told to end", STOPPED, 2.0)
         exit_requests.correct(KILLED)
-    assert worker.heard == [("its process was told to end", STOPPED), KILLED]
+    assert worker.heard == [("its process was told to end", STOPPED, 2.0), KILLED]
     assert await heard(exit_requests) == [("its process was told to end", KILLED)]
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from turned_clock import time_passes
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 
 from airflow_provider.assignment.model import Absence, LeaveReason
@@ -90,6 +90,24 @@ async def test_the_record_that_it_has_left_says_what_became_known_meanwhile() ->
         await life.outcome()
         said = life.topics.status.workers[ME]
         assert (said.state, said.left) == (WorkerPhase.LEFT, LeaveReason.KILLED)
+
+
+async def test_it_leaves_only_when_it_is_told_for_sure_what_its_absence_will_mean() -> None:
+    async with living() as life:
+        life.worker.leave("told to end", RESTARTING, DEADLINE_S)
+        await eventually(lambda: {life.state(A0), life.state(A1)} == {TaskState.STOPPED}, "its tasks stop meanwhile")
+        assert life.coordinator.left == []
+        life.worker.correct(KILLED)
+        await eventually(lambda: life.coordinator.left)
+        assert life.topics.status.workers[ME].left is LeaveReason.KILLED, "the leader of the next round reads it"
+        await life.outcome()
+
+
+async def test_it_leaves_in_the_end_though_nobody_tells_it_for_sure() -> None:
+    async with living() as life:
+        life.worker.leave("told to end", RESTARTING, 0.05)
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert life.topics.status.workers[ME].left is LeaveReason.RESTARTING
 
 
 async def test_its_last_words_are_stored_before_it_ends() -> None:
