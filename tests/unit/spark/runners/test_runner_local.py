@@ -228,5 +228,5 @@ async def test_a_runner_that_closes_does_not_wait_for_ever_for_spark(
     started = threading.Event()
     monkeypatch.setattr(local, "APPLICATION", SimpleNamespace(release=lambda _user: started.wait(TEST_LIMIT_S)))
     assert await slow.close(timeout_s=0.05) == frozenset()
-    assert "Spark has not stopped within 0.05 s" in caplog.text
+    assert "Spark has not stopped within" in caplog.text, "in what was left of the time"
     started.set()
