@@ -28,6 +28,7 @@ from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.going_on import Next, Process, what_next
+from airflow_provider.worker.notice import Notice
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.reasons import ReasonsToEnd
 from airflow_provider.worker.settings import WorkerSettings
@@ -93,6 +94,7 @@ class SteadyWorker:
         self._next_rest_s = _FIRST_REST_S
         self._joined_at = time.monotonic()
         self._told_to_leave = self._comes_back = False
+        self._notice = Notice()
         self._changed: asyncio.Event | None = None
 
     @property
@@ -125,6 +127,7 @@ class SteadyWorker:
     def leave(self, reason: str, absence: Absence = STOPPED, sure_within_s: float = 0.0) -> None:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`."""
         self._told_to_leave, self._comes_back = True, absence.at_most_ms != 0
+        self._notice.given(sure_within_s)
         self._worker.leave(reason, absence, sure_within_s)
         if self._changed is not None:
             self._changed.set()
@@ -132,6 +135,7 @@ class SteadyWorker:
     def correct(self, absence: Absence) -> None:
         """As :meth:`Worker.correct <airflow_provider.worker.worker.Worker.correct>`."""
         self._comes_back = absence.at_most_ms != 0
+        self._notice.is_sure()
         self._worker.correct(absence)
 
     def hand_over(self) -> None:
@@ -163,6 +167,7 @@ class SteadyWorker:
                 self._joined_at = time.monotonic()
                 self._worker.reasons.go_on_waiting(reasons.waits_since_ms)
             else:
+                await self._notice.settled()
                 await self._say_that_it_ends(reasons.wish)
                 await self._leave_nothing_behind()
             return end

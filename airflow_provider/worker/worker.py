@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.state.views.progress import may_run
 from airflow_provider.state.views.topic_view import About
-from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
+from airflow_provider.values.deadlines import Deadline
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
@@ -27,6 +26,7 @@ from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.learning_report import LearningReport
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.leave_request import ASKED, LeaveRequest
+from airflow_provider.worker.notice import Notice
 from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.own_record import OwnRecord
 from airflow_provider.worker.process_identity import (
@@ -43,7 +43,9 @@ log = logging.getLogger(__name__)
 _LAST_WORDS_S: Final = 10.0
 
 _FAREWELL_S: Final = 2.0
-"""How long a leaving worker waits until its last record is stored, in which the leader reads why it leaves."""
+"""How long a leaving worker waits until it is sure why, and until the record is stored in which the leader reads it."""
+_TO_STORE_S: Final = 0.5
+"""Of that, what is kept for the record: Airflow kills the process of a task 5 s after asking it to end."""
 
 
 MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]
@@ -86,8 +88,7 @@ class Worker:
         self._announcing: asyncio.Task[None] | None = None
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
-        self._sure = asyncio.Event()
-        self._sure_by = Deadline(0.0)
+        self._notice = Notice()
         self._journal = Journal(settings.member.worker)
         self._record = OwnRecord(
             settings, topics, self._journal, view=lambda: self.member.view, hands=lambda: self.hands
@@ -153,7 +154,7 @@ class Worker:
         """
         if self._leaving is None and self._over is None:
             self._leaving = ending
-            self._sure_by = Deadline(sure_within_s)
+            self._notice.given(sure_within_s)
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
             self._for_good_unless_back(absence)
@@ -166,7 +167,7 @@ class Worker:
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
             self._for_good_unless_back(absence)
-            self._sure.set()
+            self._notice.is_sure()
 
     def _for_good_unless_back(self, absence: Absence) -> None:
         stands_back = self._leaving is not None and self._leaving.stands_back  # and returns
@@ -216,9 +217,9 @@ class Worker:
         self._changed.set()
 
     async def farewell(self) -> None:
-        with suppress(DeadlineError):
-            await wait_at_most(self._sure_by.left_s(), self._sure.wait())
-        await self._journal.settle(_FAREWELL_S)
+        together = Deadline(_FAREWELL_S)
+        await self._notice.settled(most_s=together.left_s(but_s=_TO_STORE_S))
+        await self._journal.settle(together.left_s(least_s=_TO_STORE_S))
 
     def ended(self, ended: Ended) -> None:
         self._over = ended

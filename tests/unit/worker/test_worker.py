@@ -30,6 +30,7 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker import process_identity
+from airflow_provider.worker import worker as worker_module
 from airflow_provider.worker.ending import KILLED, Ending
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.settings import Until
@@ -101,6 +102,16 @@ async def test_it_leaves_only_when_it_is_told_for_sure_what_its_absence_will_mea
         await eventually(lambda: life.coordinator.left)
         assert life.topics.status.workers[ME].left is LeaveReason.KILLED, "the leader of the next round reads it"
         await life.outcome()
+
+
+async def test_what_is_left_of_its_farewell_is_for_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow kills its process soon, and from the record the others learn that it has left."""
+    monkeypatch.setattr(worker_module, "_FAREWELL_S", 0.1)
+    monkeypatch.setattr(worker_module, "_TO_STORE_S", 0.05)
+    async with living() as life:
+        life.worker.leave("told to end", RESTARTING, DEADLINE_S)
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert life.topics.status.workers[ME].left is LeaveReason.RESTARTING
 
 
 async def test_it_leaves_in_the_end_though_nobody_tells_it_for_sure() -> None:

@@ -338,6 +338,18 @@ BY_ITSELF = TaskStatus(
 COMES = WorkerStatus(worker=WorkerId("w2"), state=WorkerPhase.JOINING, epoch=Epoch(1), slots=2)
 
 
+async def test_who_stands_back_and_leaves_waits_until_it_is_sure_whether_it_comes_back(standing: Any) -> None:
+    async with standing(wait_s=60) as life:
+        await eventually(lambda: stands_back(life.topics.status) == {ME: "no master"})
+        await life.topics.publish_task(replace(BY_ITSELF, epoch=life.topics.status.workers[ME].epoch))
+        life.steady.leave("the test says so", Absence(left=LeaveReason.RESTARTING), DEADLINE_S)
+        await asyncio.sleep(0.05)
+        assert life.starter.ended == []
+        life.steady.correct(Absence(left=LeaveReason.KILLED))
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert [each.task for each in life.starter.ended] == [A0]
+
+
 @pytest.mark.parametrize(
     ("absence", "comes", "ended"),
     [(STOPPED, False, [A0]), (STOPPED, True, []), (Absence(left=LeaveReason.RESTARTING), False, [])],
