@@ -208,7 +208,7 @@ def airflow(
         dag_folders=[_HERE / "plain_dags", _HERE / "worker_dags", _HERE / "fault_dags", examples],
         connections={"some_broker": "kafka://broker.example:9092"},
         parallelism=24,
-        imports=("imported_by_tasks",),
+        imports=("imported_by_tasks", "patient_endings"),
         timeout_s=RUN_DEADLINE_S,
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parent, _HERE.parents[1]))),
