@@ -161,18 +161,25 @@ class Fleet:
         return (self._folder / f"{name}.log").read_text()
 
     def end(self) -> None:
-        for name, process in self._processes.items():
-            for each in self._tree(name):
-                with suppress(psutil.NoSuchProcess):
-                    each.kill()
-            process.wait()
+        with contextlib.ExitStack() as ending:  # all of them, whatever becomes of one
+            for name in self._processes:
+                ending.callback(self._end, name)
+
+    def _end(self, name: str) -> None:
+        for each in self._tree(name):
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        self._processes[name].wait()
 
     def _tree(self, name: str) -> list[psutil.Process]:
-        """A worker's process and its descendants."""
+        """A worker's process and its descendants; nothing if it ends meanwhile."""
         if self._processes[name].poll() is not None:
             return []
-        process = psutil.Process(self._processes[name].pid)
-        return [process, *process.children(recursive=True)]
+        try:
+            process = psutil.Process(self._processes[name].pid)
+            return [process, *process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
 
     # ---- the content of the topics
 

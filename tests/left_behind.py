@@ -6,11 +6,14 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, Protocol
 
 import psutil
 
+SIDE_BY_SIDE: Final = ContextVar[str]("SIDE_BY_SIDE")
+"""The id of the test whose body this thread runs, while pytest waits for another one."""
 FOLDER: Final = "COSPARK_LEFT_BEHIND"
 """The environment variable that names the folder for all tests of a run."""
 _ROOT: Final = Path(__file__).parents[1]
@@ -26,6 +29,11 @@ def folder_of(test: str) -> Path:
     folder = kept / re.sub(r"[^\w.-]+", "-", test.rpartition("/")[2])[:_LONGEST_NAME]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def current_test() -> str:
+    """The id of the test that this thread runs."""
+    return SIDE_BY_SIDE.get("") or os.environ.get("PYTEST_CURRENT_TEST", "unknown").partition(" ")[0]
 
 
 def keep_logs(folder: Path, test: str) -> None:

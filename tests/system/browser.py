@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from left_behind import folder_of
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from left_behind import current_test, folder_of
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -199,9 +199,10 @@ def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
         browser.run(f"localStorage.setItem('theme', '{'dark' if dark else 'light'}')")
         yield browser
     except BaseException:
-        folder = folder_of(os.environ.get("PYTEST_CURRENT_TEST", "browser").partition(" ")[0])
-        driver.save_screenshot(str(folder / "page.png"))
-        (folder / "page.html").write_text(driver.page_source)
+        folder = folder_of(current_test())
+        with suppress(WebDriverException):  # the browser may be gone, which must not hide why the test has failed
+            driver.save_screenshot(str(folder / "page.png"))
+            (folder / "page.html").write_text(driver.page_source)
         raise
     finally:
         driver.quit()

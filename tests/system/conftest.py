@@ -15,7 +15,7 @@ import pytest
 from airflow_group import EXAMPLE_GROUP, LOOKS_ONCE, Group
 from evidence import leave_behind
 from fleet import NEVER_LOST, Fleet
-from left_behind import folder_of
+from left_behind import folder_of, keep_logs
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from mailbox_statsd import Mailbox
 from proxied import Network, proxied_broker
@@ -106,7 +106,8 @@ def bodies(
     def fixtures(test: str) -> Iterator[dict[str, Any]]:
         with ExitStack() as stack:
             groups = stack.enter_context(making_groups(airflow, network.broker))
-            outside = stack.enter_context(making_fleets(network.broker, tmp_path_factory.mktemp("outside")))
+            outside_logs = tmp_path_factory.mktemp("outside")
+            outside = stack.enter_context(making_fleets(network.broker, outside_logs))
             (way,) = network.ways
             group = groups()
             try:
@@ -123,6 +124,7 @@ def bodies(
                 }
             except BaseException:
                 leave_behind(test, airflow, [group])
+                keep_logs(outside_logs, test)
                 raise
 
     with running(request.session.items, fixtures) as begun:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import pytest
+from left_behind import SIDE_BY_SIDE
 
 MARK: Final = "side_by_side"
 AT_A_TIME: Final = 4
@@ -36,6 +37,7 @@ def running(
     """
 
     def run(item: pytest.Function) -> None:
+        SIDE_BY_SIDE.set(item.nodeid)
         with fixtures(item.nodeid) as made:
             given = {**made, **(item.callspec.params if hasattr(item, "callspec") else {})}
             item.obj(**{name: given[name] for name in item._fixtureinfo.argnames})

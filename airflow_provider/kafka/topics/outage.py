@@ -28,6 +28,7 @@ class Outage:
         self.servers = servers
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._answered_at = 0.0
         self._reason = ""
         self._check: str | None = None
         self._waiting: set[Future[None]] = set()
@@ -81,10 +82,13 @@ class Outage:
             with self._lock:
                 self._waiting.discard(future)
 
-    def went_away(self, reason: str) -> None:
-        """Note that no broker can be reached, and log it."""
+    def went_away(self, reason: str, *, asked_at: float | None = None) -> None:
+        """Note that no broker can be reached, and log it.
+
+        :param asked_at: when one was asked in vain (``time.monotonic``): this is old news if one has answered since
+        """
         with self._lock:
-            if self._since is not None:
+            if self._since is not None or (asked_at is not None and asked_at < self._answered_at):
                 return
             self._since = time.monotonic()
             self._reason = self._reason or reason
@@ -93,6 +97,7 @@ class Outage:
     def is_back(self) -> None:
         """Note that a broker has answered, and log it after an outage."""
         with self._lock:
+            self._answered_at = time.monotonic()
             since, self._since, self._reason, self._check = self._since, None, "", None
         if since is not None:
             log.info("the broker of %s is back after %.1f s", self.servers, time.monotonic() - since)

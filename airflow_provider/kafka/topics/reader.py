@@ -379,7 +379,7 @@ class TopicReader:
             unknown = [topic for topic in self._doubtful if topic in self._sinks and self._is_unknown(topic)]
         except KafkaException:
             if self._down:
-                self._outage.went_away(self._down)
+                self._outage.went_away(self._down, asked_at=now)
             return
         self._down = None
         self._outage.is_back()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -201,6 +202,18 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(caplog: pytest.LogCap
     first, second = (record.getMessage() for record in caplog.records)
     assert "no broker of broker:9092 can be reached (connection refused)" in first
     assert "the broker of broker:9092 is back after" in second
+
+
+def test_who_hears_late_that_a_broker_did_not_answer_does_not_tell_it_again() -> None:
+    """Another client has had an answer since it asked."""
+    outage = Outage("broker:9092")
+    asked_at = time.monotonic()
+    outage.went_away("refused")
+    outage.is_back()
+    outage.went_away("timed out", asked_at=asked_at)
+    assert not outage.away
+    outage.went_away("timed out", asked_at=time.monotonic())
+    assert outage.away
 
 
 @pytest.mark.parametrize(
