@@ -14,7 +14,7 @@ import pytest
 from fastapi import HTTPException
 from proxied import Network
 from topic_bench import settings_of
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, slow_ms
 
 from airflow_provider.cli.main import main
 from airflow_provider.hooks.shown_connections import Connections, Named
@@ -35,7 +35,7 @@ from airflow_provider.values.model import Epoch, TaskId, WorkerId
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"})
 ME = WorkerId("w1")
 STATES = (TaskState.RUNNING, TaskState.FAILED, TaskState.FAILED, TaskState.RUNNING)
-DELIVERY_MS = 3_000
+DELIVERY_MS = int(slow_ms(3_000))
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
@@ -260,12 +261,13 @@ async def test_a_batch_that_does_not_end_is_reported_as_still_running(
 def write_the_second_slowly(spark: SparkSession, task: TaskContext) -> object:
     from pyspark.sql.functions import udf
 
-    started = task.config["started"]
+    started, may_end = task.config["started"], task.config["may_end"]
 
     @udf("long")
     def slowly(value):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         Path(started).touch()
-        time.sleep(1)
+        while not Path(may_end).exists():
+            time.sleep(0.05)
         return value
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -282,11 +284,16 @@ async def test_a_query_that_moves_finishes_a_short_batch(
 ) -> None:
     """So nobody has to repeat it. In a long batch, the Spark jobs are cancelled."""
     monkeypatch.setattr(attached_attempt, "BATCH_S", limit_s)
-    started, checkpoint = tmp_path / "started", tmp_path / "checkpoint"
-    task = order("write_the_second_slowly", checkpoint=checkpoint, started=str(started))
+    started, may_end, checkpoint = tmp_path / "started", tmp_path / "may_end", tmp_path / "checkpoint"
+    task = order("write_the_second_slowly", checkpoint=checkpoint, started=str(started), may_end=str(may_end))
     await runner.start(task)
     await eventually(started.exists)
-    assert await runner.stop([task.task], "moved") == frozenset()
+    stopping = asyncio.ensure_future(runner.stop([task.task], "moved"))
+    await asyncio.sleep(0)  # it has begun to stop
+    if done:
+        may_end.touch()
+    assert await stopping == frozenset()
+    may_end.touch()
     assert (checkpoint / "commits" / "1").exists() is done
     assert events.heard[-1] == TaskStopped(order=task, reason="moved")
 

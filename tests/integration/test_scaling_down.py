@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fleet import Fleet, MakeFleet, cospark, overlaps
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.reports.learners import LearnerTask, learners
@@ -49,7 +49,7 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
         await group.topics.catch_up()
         assert not group.topics.jobs.controls, "no worker was asked to leave"
 
-        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")
+        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
         assert said.out.startswith(f"group {name}: asked to leave: 1 of 3 workers, 2 stay (")
         assert "\nthis group learns no tasks: they start no more tasks, and" in said.out
@@ -74,7 +74,9 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
 
         await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
         await running(group, 2)
-        said = await cospark(group, "scale", name, "--workers", "1", "--within", "0.5", "--wait", "--timeout", "150")
+        said = await cospark(
+            group, "scale", name, "--workers", "1", "--within", "0.5", "--wait", "--timeout", str(DEADLINE_S)
+        )
         assert said.status == 0, said
         late = asked(said.out)
         assert await group.ended(late) == [0]
@@ -103,7 +105,7 @@ async def test_a_worker_asked_to_leave_stays_until_its_tasks_have_moved_warm(fle
         seen: set[LearnerTask] = set()
         group.topics.subscribe(lambda: seen.update(learners(group.topics.status)))
 
-        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")
+        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
         assert "\nthey leave when others have learned and taken over their tasks\n" in said.out
         gone = asked(said.out)

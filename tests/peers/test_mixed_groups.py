@@ -27,9 +27,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from mixed_group import MixedGroup, javas
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.values.deadlines import Deadline
 from airflow_provider.values.model import ConnectProtocol, TaskId, Tasks
 
 # The time limit leaves room for fetching Connect's jars once.
@@ -108,15 +109,19 @@ async def test_led_by_us(group: MixedGroup, protocol: ConnectProtocol) -> None:
 
 
 async def reported_running(group: MixedGroup, java: str, tasks: Tasks) -> None:
-    """Wait until these run in a Java worker according to Connect's REST interface, too."""
-    here, found = group.address(java), set[TaskId]()
-    while not tasks <= found:
-        await asyncio.sleep(0.05)
+    """Wait until these run in a Java worker at once, according to Connect's REST interface, too."""
+    here, deadline = group.address(java), Deadline(DEADLINE_S)
+    while True:
+        found = set[TaskId]()
         for job, told in (await group.rest(java, "/connectors?expand=status")).items():
             status = told["status"]
             for index, part in [(-1, status["connector"]), *((task["id"], task) for task in status["tasks"])]:
                 if (part["worker_id"], part["state"]) == (here, "RUNNING"):
                     found.add(TaskId(job, index))
+        if tasks <= found:
+            return
+        assert deadline.left_s(), f"of {sorted(tasks)} there run {sorted(found)}"
+        await asyncio.sleep(0.05)
 
 
 async def test_connectors_that_we_assign_do_their_work(

@@ -53,8 +53,9 @@ def test_a_wait_that_fails_says_what_is_there(airflow: LocalAirflow) -> None:
 
 _WRITE = """
 from airflow.settings import engine
+print("begins", flush=True)
+input()
 with engine.begin() as connection:
-    print("begins", flush=True)
     connection.exec_driver_sql("UPDATE job SET state = state")
 """
 
@@ -63,10 +64,14 @@ def test_a_component_waits_for_another_ones_long_write(airflow: LocalAirflow) ->
     """As when two connections of the API server wait for each other: a scheduler that gave up would end."""
     env = psutil.Process(airflow.processes["scheduler"].pid).environ()
     with closing(sqlite3.connect(airflow.home / "airflow.db", isolation_level=None, timeout=60)) as database:
-        database.execute("BEGIN IMMEDIATE")
-        with subprocess.Popen([sys.executable, "-c", _WRITE], env=env, stdout=subprocess.PIPE) as writer:
+        command, pipe = [sys.executable, "-c", _WRITE], subprocess.PIPE
+        with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as writer:
+            assert writer.stdin is not None
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"begins\n"
+            database.execute("BEGIN IMMEDIATE")
+            writer.stdin.write(b"\n")
+            writer.stdin.flush()
             time.sleep(6)  # longer than SQLite's own timeout
             assert writer.poll() is None
             database.execute("COMMIT")

@@ -30,7 +30,16 @@ def test_metrics_come_from_the_triggerer_while_the_worker_is_deferred_else_from_
     submitted = group.start("bounded_job")
     group.api.wait_for_run("bounded_job", submitted)
     group.api.wait_for_run("until_drained", run)
-    finished = heard("cospark.tasks_finished", "naps")
-    assert sum(line.value for line in finished) == 5, "four tasks and their planner"
-    assert triggerer.isdisjoint(line.port for line in finished), "the task's own process counted them"
-    assert heard("cospark.job.tasks", "naps", "finished")[-1].value == 4
+
+    def finished() -> list[Line]:
+        return heard("cospark.tasks_finished", "naps")
+
+    group.api.wait_until(
+        lambda: sum(line.value for line in finished()) == 5,
+        what=lambda: f"not four tasks and their planner: {finished()}",
+    )
+    assert triggerer.isdisjoint(line.port for line in finished()), "the task's own process counted them"
+    group.api.wait_until(
+        lambda: [line.value for line in heard("cospark.job.tasks", "naps", "finished")[-1:]] == [4],
+        what=lambda: "no gauge of four finished tasks",
+    )

@@ -46,15 +46,14 @@ def test_a_killed_worker_returns_as_the_same_member_and_no_other_tasks_are_stopp
 
 
 def test_the_deferred_workers_of_a_drained_group_end(group: Group) -> None:
-    group.start("until_drained")
+    run = group.start("until_drained")
     # It waits for a first job: a group without jobs does not count as drained.
     seen = group.wait_for_members("until_drained.w1")
-    run = group.api.request("GET", "/dags/until_drained/dagRuns", params={"order_by": "-run_after"})["dag_runs"][0]
-    group.deferred("until_drained", run["dag_run_id"], "w1")
+    group.deferred("until_drained", run, "w1")
     submitted = group.start("bounded_job")
     group.api.wait_for_run("bounded_job", submitted)
-    group.api.wait_for_run("until_drained", run["dag_run_id"])
-    summary = group.api.xcom(group.api.task_instance("until_drained", run["dag_run_id"], "w1"))
+    group.api.wait_for_run("until_drained", run)
+    summary = group.api.xcom(group.api.task_instance("until_drained", run, "w1"))
     assert summary["ended"] == "drained"
     assert summary["finished"] == [["naps", index] for index in range(4)]
     assert summary["first_epoch"] == seen.epoch
