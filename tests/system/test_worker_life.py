@@ -14,7 +14,6 @@ from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.cli.main import main
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.state.records import TaskKind, TaskState
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import TaskId, WorkerId
 
 pytestmark = pytest.mark.side_by_side
@@ -97,16 +96,13 @@ def test_a_cleared_running_worker_gets_its_own_tasks_back_in_the_round_of_its_re
     assert before is not None
     own = before.owned_by(WorkerId("two_workers.w1"))
     group.api.clear(group.api.task_instance("two_workers", run, "w1"))
-
-    def without_it() -> list[GroupRecord]:
-        """The rounds between, of which a look at the present may see none."""
-        return [
-            each for each in group.rounds() if set(each.members) == {"two_workers.w2"} and each.epoch > before.epoch
-        ]
-
-    waits, *_ = group.api.wait_until(without_it, what=lambda: "w1 has not left")
-    assert waits.reason.endswith("w1 left (restarting)")
-    assert own <= waits.waiting
+    waits = group.wait_for(
+        lambda seen: seen.status.group is not None and set(seen.status.group.members) == {"two_workers.w2"},
+        "w1 has left",
+    ).status
+    assert waits.group is not None
+    assert waits.workers[WorkerId("two_workers.w1")].left is LeaveReason.RESTARTING
+    assert own <= waits.group.waiting
     back = group.wait_for(
         lambda seen: seen.status.group is not None and len(seen.status.group.members) == 2, "w1 is back"
     ).status.group
