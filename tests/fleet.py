@@ -301,8 +301,10 @@ class Fleet:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.end)
-        await self._watch.__aexit__(kind, error, trace)
+        try:
+            await asyncio.to_thread(self.end)
+        finally:
+            await self._watch.__aexit__(kind, error, trace)
 
 
 MakeFleet = Callable[..., Fleet]

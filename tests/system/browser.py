@@ -19,6 +19,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
+from urllib3.exceptions import HTTPError
 from waiting import wait_until
 
 from demo.airflow import LocalAirflow
@@ -200,7 +201,8 @@ def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
         yield browser
     except BaseException:
         folder = folder_of(current_test())
-        with suppress(WebDriverException):  # the browser may be gone, which must not hide why the test has failed
+        # The browser or its driver may be gone, which must not hide why the test has failed.
+        with suppress(WebDriverException, HTTPError):
             driver.save_screenshot(str(folder / "page.png"))
             (folder / "page.html").write_text(driver.page_source)
         raise

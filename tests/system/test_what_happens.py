@@ -89,8 +89,8 @@ def test_a_worker_joins_is_cut_off_is_killed_and_is_killed_for_good(group: Group
 
     worker = group.api.task_instance("brief_session", last_run, "w3")
     assert worker.try_number == 1
-    os.kill(group.api.running_pid(worker), 9)
     group.api.pause("brief_session")  # so that it is not back before it is missed
+    os.kill(group.api.running_pid(worker), 9)
     killed = group.wait_for_members(W1, W2)
     group.api.unpause("brief_session")
     assert own <= killed.waiting

@@ -93,7 +93,10 @@ async def test_the_record_that_it_has_left_says_what_became_known_meanwhile() ->
         assert (said.state, said.left) == (WorkerPhase.LEFT, LeaveReason.KILLED)
 
 
-async def test_it_leaves_only_when_it_is_told_for_sure_what_its_absence_will_mean() -> None:
+async def test_it_leaves_only_when_it_is_told_for_sure_what_its_absence_will_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "_FAREWELL_S", DEADLINE_S)
     async with living() as life:
         life.worker.leave("told to end", RESTARTING, DEADLINE_S)
         await eventually(lambda: {life.state(A0), life.state(A1)} == {TaskState.STOPPED}, "its tasks stop meanwhile")
