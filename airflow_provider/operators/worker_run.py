@@ -46,8 +46,8 @@ _ASK_WITHIN_S: Final = 1.0
 """In seconds. Airflow kills a task's process 5 s after asking it to end, and its Spark tasks also need time to stop."""
 
 _SURE_WITHIN_S: Final = 2.0
-"""A later answer counts, too: the worker stops its tasks, but stays in its group for so many seconds. Otherwise others
-would wait for the worker of a task that a user has ended, only because Airflow was slow.
+"""A later answer counts, too: the worker stops its tasks, and may stay in its group for so many seconds more. Otherwise
+others would wait for the worker of a task that a user has ended, only because Airflow was slow.
 """
 
 

@@ -150,7 +150,8 @@ class Worker:
 
         :param reason: for the coordinator's log
         :param absence: for the group's leader: why it leaves, and in what time at most it is started again
-        :param sure_within_s: how long it stays at most, in seconds, until it is told for sure (:meth:`correct`)
+        :param sure_within_s: within how many seconds from now it may still be told for sure (:meth:`correct`); it waits
+            for that, but once its tasks have stopped for no longer than a farewell may take
         """
         if self._leaving is None and self._over is None:
             self._leaving = ending

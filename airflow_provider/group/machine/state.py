@@ -55,7 +55,8 @@ class CommonState(Struct, frozen=True, kw_only=True):
     :param owned: what this worker has, running, held, or stopping; the group is told so
     :param held: the part of ``owned`` that may not be started yet, or has stopped again
     :param stopping: the part of ``owned`` that was told to stop, and has not yet
-    :param just_released: what it has released since its last request; the answer to that may still name these
+    :param just_released: what it has released since it last told the group what it owns (a join or, in a declarative
+        group, a heartbeat); the answer to that may still name these
     :param lease_until: no other member can be given this one's tasks before then
     :param heartbeat_at: when to send the next heartbeat
     :param leave_by: when to give up waiting for the answer by which it leaves; None: it does not leave yet
@@ -113,16 +114,16 @@ class CommonState(Struct, frozen=True, kw_only=True):
         """When the member has to be called again if nothing else happens."""
         raise NotImplementedError
 
-    def check(self, rules: Mapping[str, bool]) -> None:
+    def check(self, invariants: Mapping[str, bool]) -> None:
         """Check invariants.
 
-        :param rules: those of one protocol, and whether they hold
+        :param invariants: those of one protocol, and whether they hold
         :raises LocalProtocolError: naming the broken one
         """
         of_all = {
             "held tasks are owned": self.held <= self.owned,
             "stopping tasks are owned": self.stopping <= self.owned,
         }
-        for rule, holds in {**of_all, **rules}.items():
+        for invariant, holds in {**of_all, **invariants}.items():
             if not holds:
-                raise LocalProtocolError(f"{rule}: {self}")
+                raise LocalProtocolError(f"{invariant}: {self}")
