@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from echo_machine import EchoMachine, heartbeat_of
 from proxied import Network, proxied_broker
-from waiting import DEADLINE_S, wait_until
+from waiting import DEADLINE_S, SLOWNESS, wait_until
 
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
@@ -30,7 +30,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.outage import Outage
 
 LAYOUT = Layout(shards=2, replies=2)
-SESSION_S = 3.0
+SESSION_S = 3.0 * SLOWNESS
 QUICK = {
     "group.consumer.session.timeout.ms": round(SESSION_S * 1000),
     "group.consumer.min.session.timeout.ms": 1_000,

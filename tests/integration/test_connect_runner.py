@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from begun import begins_at_once
 from runner_bench import SEEN, SIGNALS, Events, order_of
-from waiting import DEADLINE_S, eventually
+from waiting import DEADLINE_S, SLOWNESS, eventually
 
 from airflow_provider.servers.spark_connect import LocalConnectServer
 from airflow_provider.spark.connect import connection
@@ -181,7 +181,7 @@ async def begins(runner: ConnectRunner, events: Events, stream: TaskOrder) -> No
 def is_quiet(file: Path) -> bool:
     """Whether nobody writes to it any more: for forty times as long as a writer pauses."""
     before = file.stat().st_mtime_ns
-    time.sleep(2)
+    time.sleep(2 * SLOWNESS)
     return file.stat().st_mtime_ns == before
 
 

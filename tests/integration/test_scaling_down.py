@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fleet import Fleet, MakeFleet, cospark, overlaps
-from waiting import DEADLINE_S, eventually
+from waiting import DEADLINE_S, SLOWNESS, eventually
 
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.reports.learners import LearnerTask, learners
@@ -93,7 +93,7 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
 
 async def test_a_worker_asked_to_leave_stays_until_its_tasks_have_moved_warm(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "4", "--connect-protocol", "extensible") as group:
-        name, workers, warm_up_ms = group.group_id, ("w1", "w2", "w3"), 5_000
+        name, workers, warm_up_ms = group.group_id, ("w1", "w2", "w3"), round(5_000 * SLOWNESS)
         for worker in workers:
             group.start(worker)
         await group.wait_for(
