@@ -15,7 +15,7 @@ from airflow_provider.worker import worker
 _KILLED_AFTER_S = 30 * SLOWNESS
 """Not for ever: some tasks of the tests end only when they are killed."""
 
-worker_run._SURE_WITHIN_S = worker._FAREWELL_S = _KILLED_AFTER_S * 2 / 3  # type: ignore[misc]
+worker_run._CONFIRM_WITHIN_S = worker._FAREWELL_S = _KILLED_AFTER_S * 2 / 3  # type: ignore[misc]
 
 _kill = ActivitySubprocess.kill
 assert _kill.__defaults__ is not None

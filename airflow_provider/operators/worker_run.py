@@ -45,7 +45,7 @@ _LEAVE_WITHIN_S: Final = 20.0
 _ASK_WITHIN_S: Final = 1.0
 """In seconds. Airflow kills a task's process 5 s after asking it to end, and its Spark tasks also need time to stop."""
 
-_SURE_WITHIN_S: Final = 2.0
+_CONFIRM_WITHIN_S: Final = 2.0
 """A later answer counts, too: the worker stops its tasks, and may stay in its group for so many seconds more. Otherwise
 others would wait for the worker of a task that a user has ended, only because Airflow was slow.
 """
@@ -161,14 +161,14 @@ class WorkerRun:
         in_time, _ = await asyncio.wait({asked}, timeout=_ASK_WITHIN_S)
         if not in_time:
             log.warning("Airflow has not said within %g s why it ends the task", _ASK_WITHIN_S)
-            self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(RUNNING), _SURE_WITHIN_S)
+            self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(RUNNING), _CONFIRM_WITHIN_S)
         state = await asked
         self.why_ended = why_ended(state)
         absence = self._tries.ended_by_airflow(state)
         if in_time:
             self._exit_requests.leave(self.why_ended, absence)
         else:
-            self._exit_requests.correct(absence)
+            self._exit_requests.confirm(absence)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """:raises TopicError: if it has not succeeded when the worker was asked to leave"""

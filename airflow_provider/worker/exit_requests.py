@@ -29,18 +29,18 @@ class ExitRequests:
     def leaving(self) -> bool:
         return self._leaving is not None
 
-    def leave(self, reason: str, absence: Absence = STOPPED, sure_within_s: float = 0.0) -> None:
+    def leave(self, reason: str, absence: Absence = STOPPED, confirm_within_s: float = 0.0) -> None:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`; the first request counts."""
         if self._leaving is None:
-            self._leaving = reason, absence, sure_within_s
+            self._leaving = reason, absence, confirm_within_s
             self._pass_on()
 
-    def correct(self, absence: Absence) -> None:
-        """As :meth:`Worker.correct <airflow_provider.worker.worker.Worker.correct>`, after :meth:`leave`."""
+    def confirm(self, absence: Absence) -> None:
+        """As :meth:`Worker.confirm <airflow_provider.worker.worker.Worker.confirm>`, after :meth:`leave`."""
         if self._leaving is not None:
             self._leaving = self._leaving[0], absence, 0.0
             if self.worker is not None:
-                self.worker.correct(absence)
+                self.worker.confirm(absence)
 
     def hand_over(self) -> None:
         """As :meth:`Worker.hand_over <airflow_provider.worker.worker.Worker.hand_over>`."""

@@ -26,9 +26,9 @@ from airflow_provider.state.views.presence import is_same_process, stay
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 from airflow_provider.values.model import NO_TASKS, Epoch
+from airflow_provider.worker.confirmation import Confirmation
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.going_on import Next, Process, what_next
-from airflow_provider.worker.notice import Notice
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.reasons import ReasonsToEnd
 from airflow_provider.worker.settings import WorkerSettings
@@ -94,7 +94,7 @@ class SteadyWorker:
         self._next_rest_s = _FIRST_REST_S
         self._joined_at = time.monotonic()
         self._told_to_leave = self._comes_back = False
-        self._notice = Notice()
+        self._confirmation = Confirmation()
         self._changed: asyncio.Event | None = None
 
     @property
@@ -124,19 +124,19 @@ class SteadyWorker:
             await self._starter.release()
         return outcome
 
-    def leave(self, reason: str, absence: Absence = STOPPED, sure_within_s: float = 0.0) -> None:
+    def leave(self, reason: str, absence: Absence = STOPPED, confirm_within_s: float = 0.0) -> None:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`."""
         self._told_to_leave, self._comes_back = True, absence.at_most_ms != 0
-        self._notice.given(sure_within_s)
-        self._worker.leave(reason, absence, sure_within_s)
+        self._confirmation.expect(confirm_within_s)
+        self._worker.leave(reason, absence, confirm_within_s)
         if self._changed is not None:
             self._changed.set()
 
-    def correct(self, absence: Absence) -> None:
-        """As :meth:`Worker.correct <airflow_provider.worker.worker.Worker.correct>`."""
+    def confirm(self, absence: Absence) -> None:
+        """As :meth:`Worker.confirm <airflow_provider.worker.worker.Worker.confirm>`."""
         self._comes_back = absence.at_most_ms != 0
-        self._notice.is_sure()
-        self._worker.correct(absence)
+        self._confirmation.arrived()
+        self._worker.confirm(absence)
 
     def hand_over(self) -> None:
         """As :meth:`Worker.hand_over <airflow_provider.worker.worker.Worker.hand_over>`."""
@@ -167,7 +167,7 @@ class SteadyWorker:
                 self._joined_at = time.monotonic()
                 self._worker.reasons.go_on_waiting(reasons.waits_since_ms)
             else:
-                await self._notice.settled()
+                await self._confirmation.wait()
                 await self._say_that_it_ends(reasons.wish)
                 await self._leave_nothing_behind()
             return end

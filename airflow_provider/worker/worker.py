@@ -19,6 +19,7 @@ from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
+from airflow_provider.worker.confirmation import Confirmation
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands.port import Hands, Released
@@ -26,7 +27,6 @@ from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.learning_report import LearningReport
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.leave_request import ASKED, LeaveRequest
-from airflow_provider.worker.notice import Notice
 from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.own_record import OwnRecord
 from airflow_provider.worker.process_identity import (
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _LAST_WORDS_S: Final = 10.0
 
 _FAREWELL_S: Final = 2.0
-"""How long a leaving worker waits until it is sure why, and until the record is stored in which the leader reads it."""
+"""How long a leaving worker waits for the confirmation of why, and until the record that says it is stored."""
 _TO_STORE_S: Final = 0.5
 """Of that, what is kept for the record: Airflow kills the process of a task 5 s after asking it to end."""
 
@@ -88,7 +88,7 @@ class Worker:
         self._announcing: asyncio.Task[None] | None = None
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
-        self._notice = Notice()
+        self._confirmation = Confirmation()
         self._journal = Journal(settings.member.worker)
         self._record = OwnRecord(
             settings, topics, self._journal, view=lambda: self.member.view, hands=lambda: self.hands
@@ -142,7 +142,7 @@ class Worker:
         self,
         reason: str,
         absence: Absence = STOPPED,
-        sure_within_s: float = 0.0,
+        confirm_within_s: float = 0.0,
         *,
         ending: Ending = Ending.LEFT,
     ) -> None:
@@ -150,25 +150,25 @@ class Worker:
 
         :param reason: for the coordinator's log
         :param absence: for the group's leader: why it leaves, and in what time at most it is started again
-        :param sure_within_s: within how many seconds from now it may still be told for sure (:meth:`correct`); it waits
-            for that, but once its tasks have stopped for no longer than a farewell may take
+        :param confirm_within_s: within how many seconds from now :meth:`confirm` may be called; it waits for that, but
+            once its tasks have stopped for no longer than a farewell may take
         """
         if self._leaving is None and self._over is None:
             self._leaving = ending
-            self._notice.given(sure_within_s)
+            self._confirmation.expect(confirm_within_s)
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
             self._for_good_unless_back(absence)
             self.member.leave(reason)
             self._changed.set()
 
-    def correct(self, absence: Absence) -> None:
+    def confirm(self, absence: Absence) -> None:
         """Say for sure, while it leaves, what its absence will mean."""
         if self._leaving is not None and self._over is None:
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
             self._for_good_unless_back(absence)
-            self._notice.is_sure()
+            self._confirmation.arrived()
 
     def _for_good_unless_back(self, absence: Absence) -> None:
         stands_back = self._leaving is not None and self._leaving.stands_back  # and returns
@@ -219,7 +219,7 @@ class Worker:
 
     async def farewell(self) -> None:
         together = Deadline(_FAREWELL_S)
-        await self._notice.settled(most_s=together.left_s(but_s=_TO_STORE_S))
+        await self._confirmation.wait(most_s=together.left_s(but_s=_TO_STORE_S))
         await self._journal.settle(together.left_s(least_s=_TO_STORE_S))
 
     def ended(self, ended: Ended) -> None:

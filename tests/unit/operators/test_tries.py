@@ -127,14 +127,14 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[tuple[str, Absence]] = []
         self.stays_s: list[float] = []
-        self.corrected: list[Absence] = []
+        self.confirmed: list[Absence] = []
 
-    def leave(self, reason: str, absence: Absence, sure_within_s: float = 0.0) -> None:
+    def leave(self, reason: str, absence: Absence, confirm_within_s: float = 0.0) -> None:
         self.told.append((reason, absence))
-        self.stays_s.append(sure_within_s)
+        self.stays_s.append(confirm_within_s)
 
-    def correct(self, absence: Absence) -> None:
-        self.corrected.append(absence)
+    def confirm(self, absence: Absence) -> None:
+        self.confirmed.append(absence)
 
     def has_been_told(self) -> bool:
         return bool(self.told)
@@ -197,10 +197,10 @@ async def test_nor_does_it_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None
     run._leave()
     await eventually(lambda: worker.told)
     assert worker.told == [(TOLD_TO_END, RESTARTING)]
-    assert worker.stays_s[0] > 0, "until it is sure"
+    assert worker.stays_s[0] > 0, "for the confirmation"
     answered.set()
-    await eventually(lambda: worker.corrected)
-    assert worker.corrected == [KILLED]
+    await eventually(lambda: worker.confirmed)
+    assert worker.confirmed == [KILLED]
     assert run.why_ended == "its task was marked failed"
 
 

@@ -95,7 +95,7 @@ class FakeWorker:
             self.cancelled = True
             raise
 
-    def leave(self, reason: str, absence: Absence, _sure_within_s: float) -> None:
+    def leave(self, reason: str, absence: Absence, _confirm_within_s: float) -> None:
         self.absence = absence
         if not self.outcome.done():
             self.end(Ending.LEFT)

@@ -18,10 +18,10 @@ class Told:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def leave(self, reason: str, absence: Absence, sure_within_s: float) -> None:
-        self.heard.append((reason, absence, sure_within_s) if sure_within_s else (reason, absence))
+    def leave(self, reason: str, absence: Absence, confirm_within_s: float) -> None:
+        self.heard.append((reason, absence, confirm_within_s) if confirm_within_s else (reason, absence))
 
-    def correct(self, absence: Absence) -> None:
+    def confirm(self, absence: Absence) -> None:
         self.heard.append(absence)
 
     def hand_over(self) -> None:
@@ -52,13 +52,13 @@ async def test_whom_it_holds_hears_it_at_once() -> None:
 
 async def test_why_it_leaves_may_be_known_later() -> None:
     exit_requests = ExitRequests()
-    exit_requests.correct(KILLED)
+    exit_requests.confirm(KILLED)
     assert not exit_requests.leaving
     worker: Any = Told()
     with exit_requests.on(worker):
         await asyncio.sleep(0)
         exit_requests.leave("its process was told to end", STOPPED, 2.0)
-        exit_requests.correct(KILLED)
+        exit_requests.confirm(KILLED)
     assert worker.heard == [("its process was told to end", STOPPED, 2.0), KILLED]
     assert await heard(exit_requests) == [("its process was told to end", KILLED)]
 

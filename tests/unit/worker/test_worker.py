@@ -83,11 +83,11 @@ async def test_a_worker_that_leaves_stops_everything_says_so_and_is_out_of_the_g
 
 async def test_the_record_that_it_has_left_says_what_became_known_meanwhile() -> None:
     async with living() as life:
-        life.worker.correct(KILLED)
+        life.worker.confirm(KILLED)
         assert life.topics.status.workers[ME].left is None, "it does not leave"
         life.worker.leave("told to end", RESTARTING)
         await asyncio.sleep(0)
-        life.worker.correct(KILLED)
+        life.worker.confirm(KILLED)
         await life.outcome()
         said = life.topics.status.workers[ME]
         assert (said.state, said.left) == (WorkerPhase.LEFT, LeaveReason.KILLED)
@@ -101,7 +101,7 @@ async def test_it_leaves_only_when_it_is_told_for_sure_what_its_absence_will_mea
         life.worker.leave("told to end", RESTARTING, DEADLINE_S)
         await eventually(lambda: {life.state(A0), life.state(A1)} == {TaskState.STOPPED}, "its tasks stop meanwhile")
         assert life.coordinator.left == []
-        life.worker.correct(KILLED)
+        life.worker.confirm(KILLED)
         await eventually(lambda: life.coordinator.left)
         assert life.topics.status.workers[ME].left is LeaveReason.KILLED, "the leader of the next round reads it"
         await life.outcome()

@@ -345,7 +345,7 @@ async def test_who_stands_back_and_leaves_waits_until_it_is_sure_whether_it_come
         life.steady.leave("the test says so", Absence(left=LeaveReason.RESTARTING), DEADLINE_S)
         await asyncio.sleep(0.05)
         assert life.starter.ended == []
-        life.steady.correct(Absence(left=LeaveReason.KILLED))
+        life.steady.confirm(Absence(left=LeaveReason.KILLED))
         assert (await life.outcome()).ending is Ending.LEFT
         assert [each.task for each in life.starter.ended] == [A0]
 
