@@ -88,7 +88,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="starts what it holds without a lease",
-        module=f"{MACHINE}.changing",
+        module=f"{MACHINE}.transition",
         edits=(
             (
                 "        if state.lease_until is None or self.now >= state.lease_until - spare_ms:\n            return\n",
@@ -194,7 +194,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="starts tasks of whose configuration it has not read",
-        module=f"{MACHINE}.changing",
+        module=f"{MACHINE}.transition",
         edits=(("state.config_offset < state.needed_offset or ", ""),),
         unit_test=(
             "tests/unit/group/classic/member/test_member.py"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar, cast
 
-from airflow_provider.group.machine.changing import Changing
 from airflow_provider.group.machine.events import Event, TasksFinished, TasksStopped
+from airflow_provider.group.machine.transition import CommonTransition
 from airflow_provider.values.model import LocalProtocolError
 
 E = TypeVar("E", bound=Event)
-M = TypeVar("M", bound=Changing[Any])
+M = TypeVar("M", bound=CommonTransition[Any])
 P = TypeVar("P", bound=Enum)
 
 
@@ -39,11 +39,11 @@ def rules(*of_phase: Rule[M, P]) -> Rules[M, P]:
     return {rule.event: rule for rule in of_phase}
 
 
-def late(_member: Changing[Any], _event: Event) -> None:
+def late(_member: CommonTransition[Any], _event: Event) -> None:
     """Ignore an answer that is no longer awaited, or news of no use in this phase."""
 
 
-def on_tasks_ended_late(member: Changing[Any], event: TasksStopped | TasksFinished) -> None:
+def on_tasks_ended_late(member: CommonTransition[Any], event: TasksStopped | TasksFinished) -> None:
     """Release tasks; a membership that has ended has nothing else to do."""
     member.released(event.tasks)
 

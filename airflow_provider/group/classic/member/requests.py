@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.group.classic.member.events import FindCoordinator, SendHeartbeat, SendJoin, SendLeave, SendSync
 from airflow_provider.group.classic.member.metadata import offers
 from airflow_provider.group.classic.member.state import MemberState, Phase, StateChanges
-from airflow_provider.group.machine.changing import Changing
+from airflow_provider.group.machine.transition import CommonTransition
 from airflow_provider.values.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,
@@ -25,7 +25,7 @@ _BEFORE_ANOTHER_ROUND_MS = 250
 """The longest interval while another round is known to be near: what moves does not run until all have joined it."""
 
 
-class Requesting(Changing[MemberState]):
+class Requesting(CommonTransition[MemberState]):
     """Sends requests to the coordinator, and decides when."""
 
     __slots__ = ()

@@ -160,4 +160,4 @@ class Transition(Requesting):
             self.do(StopLearning(tasks=self.state.lessons.learning))
         self.set(lessons=NO_LESSONS, coordinator=None, retry_at=None)
         self.forget_round()
-        self.ended(phase, error)
+        self.enter_final_phase(phase, error)

@@ -10,14 +10,14 @@ from airflow_provider.group.declarative.protocol.model import JOINING, LEAVING, 
 from airflow_provider.group.declarative.protocol.units import units_of
 from airflow_provider.group.declarative.protocol.wire.apis import MemberRequestBody
 from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.group.machine.changing import Changing
+from airflow_provider.group.machine.transition import CommonTransition
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Requesting(Changing[MembershipState]):
+class Requesting(CommonTransition[MembershipState]):
     """The member's state while an event is handled, with the requests that it sends."""
 
     __slots__ = ()

@@ -121,4 +121,4 @@ class Transition(Requesting):
         """
         self.stop_for_good(reason)
         self.forget_assigning()
-        self.ended(phase, error)
+        self.enter_final_phase(phase, error)

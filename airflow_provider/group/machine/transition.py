@@ -1,4 +1,4 @@
-"""The state of a membership while an event is handled, and the steps that the handlers of all protocols share."""
+"""One transition of a member machine: the state while an event is handled, and the steps that all protocols share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=CommonState)
 
 
-class Changing(Generic[S]):
+class CommonTransition(Generic[S]):
     """The state while an event is handled, and the resulting commands.
 
     Steps change the state and add commands. They never read a clock: ``now`` is the event's.
@@ -49,7 +49,7 @@ class Changing(Generic[S]):
         """Add a command."""
         self.commands.append(command)
 
-    def change(self, **changes: Unpack[CommonChanges]) -> None:
+    def set(self, **changes: Unpack[CommonChanges]) -> None:
         """Change fields that all protocols have."""
         self._changes.update(changes)
 
@@ -58,7 +58,7 @@ class Changing(Generic[S]):
     def next_seq(self) -> int:
         """Number another request."""
         seq = self.state.seq + 1
-        self.change(seq=seq)
+        self.set(seq=seq)
         return seq
 
     def next_try_at(self) -> int:
@@ -70,14 +70,14 @@ class Changing(Generic[S]):
         settings, attempts = self.state.settings, self.state.attempts
         wait = min(settings.retry_backoff_max_ms, settings.retry_backoff_ms << min(attempts, 20))
         spread = zlib.crc32(f"{settings.worker}/{attempts}".encode()) % 400 - 200
-        self.change(attempts=attempts + 1)
+        self.set(attempts=attempts + 1)
         return self.now + wait + wait * spread // 1000
 
     def arm(self) -> None:
         """Ask for a timer at the next deadline, if it is not the one that was asked for already."""
         due = self.state.next_deadline()
         if due is not None and due != self.state.armed_at:
-            self.change(armed_at=due)
+            self.set(armed_at=due)
             self.do(ArmTimer(at_ms=due))
 
     # ---- tasks
@@ -96,16 +96,16 @@ class Changing(Generic[S]):
         tasks = (tasks & self.state.owned) - self.state.stopping
         if not tasks:
             return
-        self.change(stopping=self.state.stopping | tasks)
+        self.set(stopping=self.state.stopping | tasks)
         here = tasks - self.state.held if self.predecessor_may_run else tasks
         if here:
-            self.change(held=self.state.held - here)
+            self.set(held=self.state.held - here)
             self.do(StopTasks(tasks=here, reason=reason))
 
     def hold(self, tasks: Tasks) -> None:
         """Own more tasks, which do not start yet."""
         if tasks:
-            self.change(owned=self.state.owned | tasks, held=self.state.held | tasks)
+            self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
 
     def start(self, epoch: Epoch, *, spare_ms: int) -> None:
         """Start held tasks, if the jobs topic is read far enough, the lease is valid, and no predecessor may still run.
@@ -122,7 +122,7 @@ class Changing(Generic[S]):
             return
         if state.lease_until is None or self.now >= state.lease_until - spare_ms:
             return
-        self.change(held=state.held - startable)
+        self.set(held=state.held - startable)
         self.do(StartTasks(tasks=startable, epoch=epoch))
 
     def released(self, tasks: Tasks) -> None:
@@ -130,7 +130,7 @@ class Changing(Generic[S]):
         state = self.state
         here = tasks & state.owned
         if here:
-            self.change(
+            self.set(
                 owned=state.owned - here,
                 held=state.held - here,
                 stopping=state.stopping - here,
@@ -143,7 +143,7 @@ class Changing(Generic[S]):
 
     def note_config(self, offset: ConfigOffset) -> None:
         """Note how far the jobs topic has been read."""
-        self.change(config_offset=max(self.state.config_offset, offset))
+        self.set(config_offset=max(self.state.config_offset, offset))
 
     # ---- the lease, and endings
 
@@ -154,19 +154,19 @@ class Changing(Generic[S]):
 
     def stop_for_good(self, reason: StopReason) -> None:
         """Stop all tasks; those of a predecessor, too, because nobody waits for it here any more."""
-        self.change(hold_until=None)
+        self.set(hold_until=None)
         self.stop(self.state.owned, reason)
 
     def own_nothing(self) -> None:
         """Give up all tasks without waiting for them to stop."""
-        self.change(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)
+        self.set(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)
 
-    def ended(self, phase: Enum, error: str | None) -> None:
-        """End the membership: send nothing more.
+    def enter_final_phase(self, phase: Enum, error: str | None) -> None:
+        """End the membership in this phase: send nothing more.
 
         :param error: why it has failed; None: it has not
         """
-        self.change(awaiting=None, lease_until=None, heartbeat_at=None, leave_by=None)
-        self._changes["phase"] = phase
+        self.set(awaiting=None, lease_until=None, heartbeat_at=None, leave_by=None)
+        self._changes["phase"] = phase  # each protocol has its own phases
         if error is not None:
             self.do(Fail(error=error))
