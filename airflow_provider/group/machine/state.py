@@ -97,14 +97,17 @@ class CommonState(Struct, frozen=True, kw_only=True):
         """What may be running here now, whatever is to become of it."""
         return self.owned - self.held
 
-    def stop_at(self, margin_ms: int) -> int | None:
-        """When tasks have to be told to stop if no heartbeat is answered before; None: nothing runs.
+    @property
+    def margin_ms(self) -> int:
+        """How long before the end of the lease tasks are told to stop."""
+        return self.settings.lease_margin_ms
 
-        :param margin_ms: how long before the end of the lease
-        """
+    @property
+    def lease_stop_at(self) -> int | None:
+        """When tasks have to be told to stop if no heartbeat is answered before; None: nothing runs."""
         if self.lease_until is None or self.owned <= self.held | self.stopping:
             return None
-        return self.lease_until - margin_ms
+        return self.lease_until - self.margin_ms
 
     def predecessor_may_run(self, now_ms: int) -> bool:
         """Whether the process that had this worker's name may still have a valid lease."""

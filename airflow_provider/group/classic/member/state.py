@@ -156,11 +156,6 @@ class MemberState(CommonState, frozen=True, kw_only=True):
     def is_leader(self) -> bool:
         return self.member_id != UNKNOWN_MEMBER_ID and self.member_id == self.leader
 
-    @property
-    def lease_stop_at(self) -> int | None:
-        """When tasks have to be told to stop if no heartbeat is answered before; None: nothing runs."""
-        return self.stop_at(self.settings.lease_margin_ms)
-
     def next_deadline(self) -> int | None:
         """When the member has to be called again if nothing else happens."""
         due = (

@@ -141,11 +141,6 @@ class MembershipState(CommonState, frozen=True, kw_only=True):
         return min(self.settings.lease_margin_ms, self.session_ms // 4)
 
     @property
-    def lease_stop_at(self) -> int | None:
-        """When tasks must be told to stop unless a heartbeat is answered earlier."""
-        return self.stop_at(self.margin_ms)
-
-    @property
     def revoked(self) -> Tasks:
         """The revoked tasks that it still has."""
         return self.owned - self.assigned
