@@ -156,21 +156,20 @@ class Worker:
         if self._leaving is None and self._over is None:
             self._leaving = ending
             self._confirmation.expect(confirm_within_s)
-            self._record.absence = absence
-            self._record.say(WorkerPhase.STOPPING)
-            self._for_good_unless_back(absence)
+            self._say_that_it_leaves(absence)
             self.member.leave(reason)
             self._changed.set()
 
     def confirm(self, absence: Absence) -> None:
         """Say for sure, while it leaves, what its absence will mean."""
         if self._leaving is not None and self._over is None:
-            self._record.absence = absence
-            self._record.say(WorkerPhase.STOPPING)
-            self._for_good_unless_back(absence)
+            self._say_that_it_leaves(absence)
             self._confirmation.arrived()
 
-    def _for_good_unless_back(self, absence: Absence) -> None:
+    def _say_that_it_leaves(self, absence: Absence) -> None:
+        """In its record, and to its hands if it does not come back."""
+        self._record.absence = absence
+        self._record.say(WorkerPhase.STOPPING)
         stands_back = self._leaving is not None and self._leaving.stands_back  # and returns
         if absence.at_most_ms == 0 and not stands_back:
             self.hands.leave_for_good()
