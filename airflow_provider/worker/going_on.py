@@ -53,7 +53,8 @@ TABLE: Final[Mapping[tuple[Process, Ending, Finding], Next]] = {
     **{
         (process, ending, Finding.NOTHING): Next.STAND_BACK
         for process in Process
-        for ending in (Ending.STOOD_BACK, Ending.BLAMED)
+        for ending in Ending
+        if ending.stands_back
     },
     (Process.TASK, Ending.DRAINED, Finding.NOTHING): Next.SUCCEED,
     (Process.TASK, Ending.LEFT, Finding.NOTHING): Next.SUCCEED,
