@@ -21,6 +21,7 @@ from airflow_provider.assignment.model import TriedElsewhere
 from airflow_provider.state.blame.evidence import able, found_a_place
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.state.records.held_back import may_not_be_started
+from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.progress import configured
@@ -147,20 +148,26 @@ class RecentPlaces:
         return self._places.find(last) is not None
 
 
+def _cooperative_round(status: StatusSnapshot) -> GroupRecord | None:
+    """The last round, if a task can move to another worker. In an eager group there is no better place: its rounds stop
+    all tasks and deal them out anew.
+    """
+    record = status.group
+    return record if record is not None and record.moves_single_tasks else None
+
+
 def _has_unheard(home: WorkerId, status: StatusSnapshot, *, wall_ms: int) -> bool:
     """Whether another member of a round that has just ended has not said anything yet. Java Connect's never do."""
-    record = status.group
-    if record is None or not record.moves_single_tasks or wall_ms - record.at_ms >= HERE_AFTER_MS:
+    record = _cooperative_round(status)
+    if record is None or wall_ms - record.at_ms >= HERE_AFTER_MS:
         return False
     return not record.members.keys() - {home, BRIDGE} <= status.workers.keys()
 
 
 def _staying(status: StatusSnapshot, *, wall_ms: int) -> Iterator[tuple[WorkerId, int]]:
-    """The workers that stay in the group and say so, with their slots, without those that Airflow may not start. In an
-    eager group there is no better place: its rounds stop all tasks and deal them out anew.
-    """
-    record = status.group
-    if record is None or not record.moves_single_tasks:
+    """The workers that stay in the group and say so, with their slots, without those that Airflow may not start."""
+    record = _cooperative_round(status)
+    if record is None:
         return
     held_back = may_not_be_started(record.members, status.workers, wall_ms=wall_ms)
     for worker in sorted(present(status) - record.leaving_soon - held_back - {BRIDGE}):
