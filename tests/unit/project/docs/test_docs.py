@@ -150,11 +150,20 @@ def _shown_in(file: Path) -> Iterator[str]:
                 yield from map(ast.literal_eval, decorator.args)
 
 
-def test_the_readmes_figures_are_among_all_figures() -> None:
+def test_the_readmes_benchmarks_are_among_all_benchmarks() -> None:
     section = (ROOT / "README.md").read_text().partition("## Compared with")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     assert len(rows) >= 6
-    assert not set(rows) - set((ROOT / "docs" / "figures.md").read_text().splitlines())
+    assert not set(rows) - set((ROOT / "docs" / "benchmarks.md").read_text().splitlines())
+
+
+def test_the_readme_sorts_and_names_the_pages_as_the_site_does() -> None:
+    section = (ROOT / "README.md").read_text().partition("## Documentation")[2].partition("\n## ")[0]
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("\n\n")[0]
+    named = re.findall(r"\*\*(.+?):\*\*|\[(.+?)\]\(", section)
+    assert named
+    of_site = re.findall(r"^  - (.+):$|^      - (.+): (?!index|reference)", nav, re.MULTILINE)
+    assert named == of_site
 
 
 def test_the_commands_table_has_every_command() -> None:
