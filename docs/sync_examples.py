@@ -100,7 +100,7 @@ def _room(statement: ast.Import | ast.ImportFrom) -> int:
 
 
 def main() -> None:
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in sorted((ROOT / "docs").rglob("*.md")):
         page.write_text(synced(page.read_text()))
 
 

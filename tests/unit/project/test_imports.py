@@ -76,7 +76,7 @@ def test_what_airflow_finds_in_the_package_is_public() -> None:
 
 
 def test_what_people_are_shown_to_import_is_public() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
     shown = {
         (node.module, alias.name)

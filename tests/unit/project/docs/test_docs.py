@@ -17,7 +17,7 @@ from airflow_provider import __version__
 from airflow_provider.cli import main as cli
 
 ROOT = Path(__file__).parents[4]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 OURS = [*(ROOT / "airflow_provider" / "operators").glob("*.py"), *(ROOT / "airflow_provider" / "sensors").glob("*.py")]
 OURS += [
     ROOT / "airflow_provider" / name

@@ -29,7 +29,7 @@ COMMANDS, DAGS, JOBS, OPERATING, ARCHITECTURE = (
     (ROOT / "docs" / f"{page}.md").read_text()
     for page in ("command-line", "dags", "job-authors", "operating", "architecture")
 )
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("operator", [ScaleSparkGroupOperator, SparkJobOperator, SparkWorkerOperator])
