@@ -46,7 +46,7 @@ demo: install  ## The main job: Spark work on real data over several Airflow wor
 test: install  ## Everything that CI runs; as root on Debian and Ubuntu it installs Chromium if there is none
 	@$(BIN)/python scripts/run-tests
 
-thorough: install coverage docs  ## What takes too long for each run of CI: a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
+thorough: install coverage docs  ## What takes too long for each run of CI: coverage, the documentation site, and a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
 	$(PYTEST) -m thorough tests/simulation tests/explore tests/integration tests/system
 	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 
