@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from execution_settings import execution_settings
 from stand_ins import HandRunner, LonelyCoordinator, MemoryTopics
 from waiting import DEADLINE_S, eventually
 
@@ -19,7 +20,6 @@ from airflow_provider.group.live.classic import ClassicMemberships
 from airflow_provider.group.live.member import GroupMember
 from airflow_provider.group.membership import Memberships
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
 from airflow_provider.state.records import (
@@ -35,9 +35,8 @@ from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.observer import UNOBSERVED, Observer
-from airflow_provider.worker.process_identity import is_gone, this_process
+from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
-from airflow_provider.worker.tasks.state import ExecutionSettings
 from airflow_provider.worker.worker import MakeHands, Worker
 
 ME = WorkerId("w1")
@@ -104,15 +103,7 @@ class Life:
             return runner
 
         return TaskExecutor(
-            ExecutionSettings(
-                worker=ME,
-                slots=2,
-                process=this_process(),
-                lease_ms=MEMBER.session_timeout_ms,
-                linger_ms=round(self.linger_s * 1000),
-                max_spark_deaths=3,
-                mask=nothing_secret,
-            ),
+            execution_settings(lease_ms=MEMBER.session_timeout_ms, linger_ms=round(self.linger_s * 1000)),
             group_id="g",
             topics=self.topics,
             make_runner=make_runner,

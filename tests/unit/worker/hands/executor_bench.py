@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from execution_settings import execution_settings
 from stand_ins import HandRunner, MemoryTopics
 from waiting import eventually
 
@@ -17,9 +18,7 @@ from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState,
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.log_levels import LogLevels
-from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.tasks.runs.runs import RunState
-from airflow_provider.worker.tasks.state import ExecutionSettings
 
 ME = WorkerId("w1")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
@@ -48,14 +47,8 @@ class Bench:
         self.finished: list[Tasks] = []
         self.runner: Any = None
         self.executor = TaskExecutor(
-            ExecutionSettings(
-                worker=worker,
-                slots=slots,
-                process=this_process(),
-                lease_ms=lease_ms,
-                linger_ms=round(linger_s * 1000),
-                max_spark_deaths=3,
-                mask=mask,
+            execution_settings(
+                worker=worker, slots=slots, lease_ms=lease_ms, linger_ms=round(linger_s * 1000), mask=mask
             ),
             group_id="g",
             topics=topics,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import pytest
+from execution_settings import execution_settings
 from executor_bench import A0, A1, A2, A3, AWAY, ME, PLANNER, Bench, bench
 from stand_ins import MemoryTopics
 from turned_clock import time_passes
@@ -13,17 +14,14 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import TopicRightsError
-from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.state.records import JobDefinition, TaskEvent, TaskKind, TaskState
 from airflow_provider.state.views.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, Tasks, planner_of
 from airflow_provider.worker.hands import executor as executor_module
 from airflow_provider.worker.hands.executor import TaskExecutor
-from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.tasks import state
 from airflow_provider.worker.tasks.events import AttemptEvent
-from airflow_provider.worker.tasks.state import ExecutionSettings
 
 # ---- slots
 
@@ -418,15 +416,7 @@ async def test_a_fault_of_its_own_is_held_for_the_worker_to_see(monkeypatch: pyt
 async def test_with_the_noop_runner_a_job_runs_from_plan_to_end() -> None:
     topics, finished = MemoryTopics(), list[Tasks]()
     executor = TaskExecutor(
-        ExecutionSettings(
-            worker=ME,
-            slots=2,
-            process=this_process(),
-            lease_ms=60_000,
-            linger_ms=60_000,
-            max_spark_deaths=3,
-            mask=nothing_secret,
-        ),
+        execution_settings(),
         group_id="g",
         topics=topics,
         make_runner=NoopRunner,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from execution_settings import execution_settings
+
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point, StatusSnapshot
@@ -33,7 +35,7 @@ from airflow_provider.worker.tasks.invariants import validate
 from airflow_provider.worker.tasks.machine import handle
 from airflow_provider.worker.tasks.runs.learners import LearnerState
 from airflow_provider.worker.tasks.runs.runs import RunState
-from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
+from airflow_provider.worker.tasks.state import Execution
 
 ME, OTHER = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2 = (TaskId("a", index) for index in range(3))
@@ -60,15 +62,8 @@ class Script:
         self.configs: list[dict[str, Any]] = [{"i": index} for index in range(tasks)]
         self.jobs = JobsSnapshot()
         self.status = status or StatusSnapshot()
-        settings = ExecutionSettings(
-            worker=ME,
-            slots=slots,
-            process="host/place/1/2",
-            lease_ms=60_000,
-            linger_ms=linger_ms,
-            max_spark_deaths=3,
-            mask=lambda text: text,
-            in_triggerer=in_triggerer,
+        settings = execution_settings(
+            slots=slots, process="host/place/1/2", linger_ms=linger_ms, in_triggerer=in_triggerer
         )
         self.execution = Execution(settings, self.jobs, self.status, now_ms=self.now)
         self.plan(*self.configs)
