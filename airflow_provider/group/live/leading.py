@@ -23,7 +23,7 @@ from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.blame.elsewhere import tried_elsewhere
 from airflow_provider.state.records import TaskState, WorkerStatus
-from airflow_provider.state.records.held_back import absences, may_not_be_started
+from airflow_provider.state.records.held_back import may_not_be_started, written_absences
 from airflow_provider.state.rounds.causes import names_in_short
 from airflow_provider.state.rounds.classic import ClassicRecord, newer
 from airflow_provider.state.rounds.record import GroupRecord
@@ -97,7 +97,7 @@ def absent_since(
     """What workers of the last round that are not in this one have said about their absence."""
     here = {member.instance_id for member in members}
     gone = {member: worker for worker, member in last.members.items() if worker not in here}
-    return {gone[member]: absence for member, absence in absences(gone, workers, since=last.epoch).items()}
+    return {gone[member]: absence for member, absence in written_absences(gone, workers, since=last.epoch).items()}
 
 
 def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, WorkerStatus]) -> dict[WorkerId, Tasks]:

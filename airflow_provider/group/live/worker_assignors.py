@@ -32,7 +32,7 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.blame.elsewhere import better_places, tried_elsewhere
-from airflow_provider.state.records.held_back import absences, may_not_be_started
+from airflow_provider.state.records.held_back import may_not_be_started, written_absences
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.state.views.costs import costs_of
 from airflow_provider.state.views.progress import revocation_rank
@@ -56,7 +56,9 @@ def absent_from(prepared: ConnectGroupPrepareAssignmentResponse, status: StatusS
         for one in prepared.departed
     }
     written = {name: said for name, said in status.workers.items() if said.left is not None or said.awaits is not None}
-    return absences(gone, written, since=Epoch(prepared.group_epoch) if status.group is None else status.group.epoch)
+    return written_absences(
+        gone, written, since=Epoch(prepared.group_epoch) if status.group is None else status.group.epoch
+    )
 
 
 class WorkerAssignors:

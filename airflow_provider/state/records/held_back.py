@@ -20,7 +20,7 @@ def waits_for_airflow(said: WorkerStatus) -> str:
     return said.condition if said.awaits is not None else ""
 
 
-def absences(
+def written_absences(
     gone: Mapping[MemberId, WorkerId], workers: Mapping[WorkerId, WorkerStatus], *, since: Epoch
 ) -> dict[MemberId, Absence]:
     """What former members have written of their absence: why they left, and how soon they return.

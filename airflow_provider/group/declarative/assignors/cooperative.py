@@ -39,9 +39,9 @@ from airflow_provider.group.declarative.assignors.client_assignor import (
 from airflow_provider.group.declarative.assignors.facts import (
     COMPATIBLE,
     SESSIONED,
-    absences,
     decode_facts,
     encode_facts,
+    known_absences,
 )
 from airflow_provider.group.declarative.assignors.remembered import Remembered, decode_remembered, encode_remembered
 from airflow_provider.group.declarative.protocol.model import NO_TARGET, MemberTarget
@@ -142,7 +142,7 @@ def _known(group: Group) -> _Known:
             owned=owned,
             revocation_rank=group.revocation_rank,
             named=frozenset(owned),
-            absent={names_then[member]: absence for member, absence in absences(group).items()},
+            absent={names_then[member]: absence for member, absence in known_absences(group).items()},
             draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None)
             | group.held_back,
             stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _places_what_waits(group) else NO_TASKS,

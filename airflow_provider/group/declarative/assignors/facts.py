@@ -90,7 +90,7 @@ def decode_facts(data: bytes, version: int) -> WorkerFacts:
     )
 
 
-def absences(group: Group) -> dict[MemberId, Absence]:
+def known_absences(group: Group) -> dict[MemberId, Absence]:
     """What is known of the absence of each departed member."""
     return {member: group.absent.get(member) or _absence(gone) for member, gone in group.departed.items()}
 

@@ -10,7 +10,7 @@ from typing import Final
 from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.assignment.policy import LONGEST_DELAY_MS
 from airflow_provider.group.declarative.assignors.client_assignor import Assignment, Group, Reason
-from airflow_provider.group.declarative.assignors.facts import absences
+from airflow_provider.group.declarative.assignors.facts import known_absences
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.state.rounds.record import GroupRecord
@@ -70,7 +70,7 @@ def _lost(
     """
     if before is None:
         return frozenset()
-    silent = {gone[member] for member, absence in absences(group).items() if absence.left is None}
+    silent = {gone[member] for member, absence in known_absences(group).items() if absence.left is None}
     return frozenset((silent & before.members.keys()) - set(names.values()))
 
 

@@ -28,7 +28,7 @@ from airflow_provider.group.live import worker_assignors
 from airflow_provider.group.live.worker_assignors import WorkerAssignors
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.awaited import Awaited
-from airflow_provider.state.records.held_back import absences
+from airflow_provider.state.records.held_back import written_absences
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, Epoch, MemberId, Tasks, WorkerId
@@ -181,7 +181,7 @@ def test_who_has_computed_asks_for_another_target_when_it_reads_that_one_has_lef
 def test_what_one_without_a_member_id_has_written_counts_in_the_last_epoch(since: int, counts: bool) -> None:
     """Before that, it was another process with this name."""
     nobody = replace(said(HELD, WorkerPhase.LEFT, left=LeaveReason.STOPPED), member_id=UNKNOWN_MEMBER_ID)
-    assert bool(absences({id_of(HELD): HELD}, {HELD: nobody}, since=Epoch(since))) is counts
+    assert bool(written_absences({id_of(HELD): HELD}, {HELD: nobody}, since=Epoch(since))) is counts
 
 
 def test_a_record_of_another_process_under_its_name_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
