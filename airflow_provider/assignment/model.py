@@ -60,11 +60,11 @@ class TriedElsewhere:
     """The tasks that have failed on one worker, and are tried on another one.
 
     :param places: where those that wait are to be tried next, whatever the shares are
-    :param there: those that are at such a place: they count, but do not move for balance
+    :param pinned: those that are at such a place: they count, but do not move for balance
     """
 
     places: Mapping[TaskId, WorkerId] = field(default_factory=dict)
-    there: Tasks = NO_TASKS
+    pinned: Tasks = NO_TASKS
 
 
 NONE_ELSEWHERE: Final = TriedElsewhere()

@@ -42,7 +42,7 @@ class Kinds:
 
     def stays(self, round: Round) -> Tasks:  # noqa: A002
         """The tasks by number that do not move in this round. Tasks by cost are never stopped while they run."""
-        return self.split(plus(round.stays, round.tried.there))[1]
+        return self.split(plus(round.stays, round.tried.pinned))[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

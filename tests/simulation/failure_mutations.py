@@ -108,7 +108,7 @@ FAILURE_MUTATIONS = (
     Mutation(
         name="moves a failed task back for balance",
         module="airflow_provider.assignment.pools",
-        edits=(("plus(round.stays, round.tried.there)", "round.stays"),),
+        edits=(("plus(round.stays, round.tried.pinned)", "round.stays"),),
         unit_test="tests/unit/assignment/test_assignor_elsewhere.py",
     ),
     Mutation(

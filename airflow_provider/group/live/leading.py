@@ -84,7 +84,7 @@ def gather_call(
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
         renewed=frozenset() if last is None else _submitted_since(last, jobs),
-        costs=costs_of(jobs, status, wanted, wall_ms=at_ms, pinned=tried.there),
+        costs=costs_of(jobs, status, wanted, wall_ms=at_ms, pinned=tried.pinned),
         tried=tried,
         asked_for=rebalance_asked_for(jobs, last) is not None,
         limits=limits,

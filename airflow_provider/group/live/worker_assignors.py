@@ -165,7 +165,7 @@ class WorkerAssignors:
             known = status if last is None else replace(status, group=as_prepared(last, prepared))
             rank, tried = revocation_rank(status.tasks), tried_elsewhere(jobs, known, wall_ms=at_ms)
             named = {WorkerId(one.instance_id) for one in prepared.members if one.instance_id}
-            costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=tried.there)
+            costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=tried.pinned)
             group = group_of(
                 prepared,
                 computing=self._member_id,

@@ -54,7 +54,7 @@ def better_places(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -
 def tried_elsewhere(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> TriedElsewhere:
     """What a leader has to know of tasks that have failed."""
     return TriedElsewhere(
-        places=better_places(jobs, status, wall_ms=wall_ms), there=found_a_place(jobs, status, wall_ms=wall_ms)
+        places=better_places(jobs, status, wall_ms=wall_ms), pinned=found_a_place(jobs, status, wall_ms=wall_ms)
     )
 
 

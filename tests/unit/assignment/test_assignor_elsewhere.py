@@ -48,7 +48,7 @@ class Rounds:
             generation=generation,
             last_completed=self.round.generation,
             owned=self.owned,
-            tried=TriedElsewhere(places=better or {}, there=pinned),
+            tried=TriedElsewhere(places=better or {}, pinned=pinned),
             **more,
         )
         outcome = self._assign(known)
