@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from airflow_provider.group.declarative.protocol.layout import COORDINATORS
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC, partition_of
-from airflow_provider.group.declarative.protocol.wire.records import group_of
+from airflow_provider.group.declarative.protocol.wire.records import group_id_of
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.loading import read_moment
 from airflow_provider.kafka.settings import principal_of
@@ -91,7 +91,7 @@ def _misplaced(config: Mapping[str, Any], shards: int) -> str | None:
     """
     for shard in range(shards):
         for key, value, _ in read_moment(config, shard, given_up=lambda: False):
-            if value is not None and (group := group_of(key)) is not None and partition_of(group, shards) != shard:
+            if value is not None and (group := group_id_of(key)) is not None and partition_of(group, shards) != shard:
                 return group
     return None
 

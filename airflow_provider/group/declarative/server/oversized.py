@@ -10,7 +10,7 @@ from typing import Final
 
 from airflow_provider.group.declarative.coordinator.desk import Untaken
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
-from airflow_provider.group.declarative.protocol.wire.records import group_of
+from airflow_provider.group.declarative.protocol.wire.records import group_id_of
 from airflow_provider.group.declarative.server.errors import OversizedError
 from airflow_provider.group.declarative.server.machine import Machine
 from airflow_provider.values.model import Tasks
@@ -48,7 +48,7 @@ class Oversized:
 
         :param machine: the machine that has computed it, and is discarded
         """
-        group = _group_of(failed)
+        group = _group_id_of(failed)
         if group is not None:
             self._targets[group] = Untaken(machine.made_of(group), str(failed))
             log.warning("group %r keeps its target, until its members or tasks change: %s", group, failed)
@@ -58,7 +58,7 @@ class Oversized:
         yield from self._targets.items()
 
 
-def _group_of(failed: OversizedError) -> str | None:
+def _group_id_of(failed: OversizedError) -> str | None:
     if failed.write is None or failed.write.topic != RECORDS_TOPIC:
         return None
-    return group_of(failed.write.key)
+    return group_id_of(failed.write.key)

@@ -116,8 +116,8 @@ def decode_record(key: bytes, value: bytes | None) -> Record:
     return Record(read, None if value is None else _decode_value(record_type.value, value))
 
 
-def group_of(key: bytes | None) -> str | None:
-    """The group whose record has this key. None: it is no such key."""
+def group_id_of(key: bytes | None) -> str | None:
+    """The id of the group whose record has this key. None: it is no such key."""
     try:
         return decode_record(key or b"", None).key.group_id
     except MalformedMessageError:
