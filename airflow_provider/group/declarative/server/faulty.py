@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.group.declarative.coordinator.sources import Source
+from airflow_provider.group.declarative.coordinator.requesters import Requester
 
 QUARANTINED: Final = (
     "the coordinator failed when it handled a request of this worker, and refuses all its requests for a while: see its"
@@ -20,7 +20,7 @@ class Faulty:
 
     def __init__(self) -> None:
         self._requests: set[int] = set()
-        self._until_ms: dict[Source, int] = {}
+        self._until_ms: dict[Requester, int] = {}
 
     def __contains__(self, request: object) -> bool:
         return request in self._requests
@@ -29,15 +29,15 @@ class Faulty:
         """Note requests that can't be handled."""
         self._requests.update(requests)
 
-    def quarantine(self, source: Source, *, now_ms: int, until_ms: int) -> None:
+    def quarantine(self, requester: Requester, *, now_ms: int, until_ms: int) -> None:
         """Note whose requests must not be handled until then. A worker has another member id in each process, so its
         name counts, too.
         """
         self._until_ms = {each: its_ms for each, its_ms in self._until_ms.items() if its_ms > now_ms}
-        self._until_ms[source] = until_ms
+        self._until_ms[requester] = until_ms
 
-    def is_quarantined(self, source: Source | None, now_ms: int) -> bool:
+    def is_quarantined(self, requester: Requester | None, now_ms: int) -> bool:
         """Whether the requests of this one must not be handled now."""
-        return source is not None and any(
-            until_ms > now_ms and source.is_same(each) for each, until_ms in self._until_ms.items()
+        return requester is not None and any(
+            until_ms > now_ms and requester.is_same(each) for each, until_ms in self._until_ms.items()
         )

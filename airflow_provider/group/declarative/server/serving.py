@@ -14,7 +14,7 @@ from airflow_provider.group.declarative.coordinator.events import (
     RequestId,
     TimerFired,
 )
-from airflow_provider.group.declarative.coordinator.sources import Source, source_of
+from airflow_provider.group.declarative.coordinator.requesters import Requester, requester_of
 from airflow_provider.group.declarative.protocol.exchange import (
     Asked,
     RawRequest,
@@ -105,7 +105,7 @@ class Serving:
         self._handled_to: int | None = None
         self._under_way: set[int] = set()
         self._begun: set[int] = set()
-        self._source: Source | None = None
+        self._requester: Requester | None = None
         self._jobs_under_way: JobsOf = {}
         self.timer_at_ms: int | None = None
         self._complaints = Complaints(f"shard {shard} of the requests")
@@ -190,7 +190,7 @@ class Serving:
         """
         now_ms = self._now_ms()
         read = {raw.offset for raw in requests}
-        self._under_way, self._begun, self._source = read, set(), None
+        self._under_way, self._begun, self._requester = read, set(), None
         try:
             events = self._events(requests, jobs, seen, words, now_ms)
             self._apply(self._machine.handle_all(self._noted(events, read), now_ms))
@@ -271,12 +271,12 @@ class Serving:
         """Note which event is handled, and to blame for an exception. Between events, all read requests are."""
         for event in events:
             if isinstance(event, RequestArrived):
-                self._under_way, self._source = {event.request}, self._source_of(event.body)
+                self._under_way, self._requester = {event.request}, self._requester_of(event.body)
                 self._begun.add(event.request)
             elif isinstance(event, JobsRead):
                 self._jobs_under_way = {event.group_id: event.tasks}
             yield event
-            self._under_way, self._source, self._jobs_under_way = read, None, {}
+            self._under_way, self._requester, self._jobs_under_way = read, None, {}
 
     def _blame(self, fault: Exception) -> None:
         """Keep from the machine what it has failed at, and a worker whose requests it would fail at again. The
@@ -290,12 +290,12 @@ class Serving:
                 f"the tasks of group {next(iter(self._jobs_under_way))!r} could not be handled"
             ) from fault
         self._faulty.note(self._under_way)
-        source = self._source
-        if source is not None:
+        requester = self._requester
+        if requester is not None:
             now_ms, for_ms = self._now_ms(), 2 * self._machine.longest_session_ms
-            self._faulty.quarantine(source, now_ms=now_ms, until_ms=now_ms + for_ms)
+            self._faulty.quarantine(requester, now_ms=now_ms, until_ms=now_ms + for_ms)
             raise BlamedError(
-                f"a request of {source} could not be handled; all its requests are refused for {for_ms / 1000:.0f} s"
+                f"a request of {requester} could not be handled; all its requests are refused for {for_ms / 1000:.0f} s"
             ) from fault
         if self._under_way:
             raise BlamedError(f"the requests {sorted(self._under_way)} could not be handled") from fault
@@ -313,7 +313,7 @@ class Serving:
             )
         elif raw.offset in self._faulty:
             self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
-        elif self._faulty.is_quarantined(self._source_of(asked.body), now_ms):
+        elif self._faulty.is_quarantined(self._requester_of(asked.body), now_ms):
             self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, QUARANTINED))
         elif now_ms < self._closed_until_ms and _makes_records(asked.body):
             self._writes.append(asked.sender.refusal(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _CLOSED))
@@ -321,8 +321,8 @@ class Serving:
             return asked
         return None
 
-    def _source_of(self, body: RequestBody) -> Source | None:
-        return source_of(body, self._machine.instance_of)
+    def _requester_of(self, body: RequestBody) -> Requester | None:
+        return requester_of(body, self._machine.instance_of)
 
     def _refuse(self, request: RequestId, error: KafkaErrorCode, message: str) -> None:
         sender = self._held.answer(request)

@@ -12,7 +12,7 @@ from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.coordinator.events import RequestArrived, RequestId
-from airflow_provider.group.declarative.coordinator.sources import source_of
+from airflow_provider.group.declarative.coordinator.requesters import requester_of
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.server import shard as shard_module
@@ -316,7 +316,7 @@ def test_a_worker_that_joined_with_its_name_is_known_by_it_when_a_later_request_
     machine = EchoMachine()
     machine.handle(RequestArrived(now_ms=0, request=RequestId(0), body=heartbeat_of("etl", "m1", worker="w")))
     faulty = Faulty()
-    later = source_of(heartbeat_of("etl", "m1"), machine.instance_of)
+    later = requester_of(heartbeat_of("etl", "m1"), machine.instance_of)
     assert later is not None
     faulty.quarantine(later, now_ms=0, until_ms=10)
     for body, kept_out in [
@@ -326,7 +326,7 @@ def test_a_worker_that_joined_with_its_name_is_known_by_it_when_a_later_request_
         (heartbeat_of("other", "m1", worker="w"), False),
         (heartbeat_of("etl", "m3"), False),
     ]:
-        assert faulty.is_quarantined(source_of(body, EchoMachine().instance_of), 9) is kept_out
+        assert faulty.is_quarantined(requester_of(body, EchoMachine().instance_of), 9) is kept_out
     assert not faulty.is_quarantined(later, 10)
 
 

@@ -15,7 +15,7 @@ InstanceOf = Callable[[str, MemberId], str | None]
 """The instance id of a member of a group. None: it has none, or the member is not known."""
 
 
-class Source(NamedTuple):
+class Requester(NamedTuple):
     """Who sends requests.
 
     :param member_id: of one process of a worker: the next process has another one
@@ -26,7 +26,7 @@ class Source(NamedTuple):
     member_id: MemberId
     instance_id: str | None
 
-    def is_same(self, other: Source) -> bool:
+    def is_same(self, other: Requester) -> bool:
         """Whether both are the same member, or members of the same worker."""
         same_worker = self.instance_id is not None and self.instance_id == other.instance_id
         return self.group_id == other.group_id and (self.member_id == other.member_id or same_worker)
@@ -36,7 +36,7 @@ class Source(NamedTuple):
         return f"member {self.member_id!r}{worker} of group {self.group_id!r}"
 
 
-def source_of(body: RequestBody, instance_of: InstanceOf) -> Source | None:
+def requester_of(body: RequestBody, instance_of: InstanceOf) -> Requester | None:
     """Who has sent a request; None: people.
 
     :param instance_of: asked unless the request says it: members say their names only when they join
@@ -44,4 +44,4 @@ def source_of(body: RequestBody, instance_of: InstanceOf) -> Source | None:
     if not isinstance(body, _MEMBER_REQUESTS):
         return None
     said = body.instance_id if isinstance(body, ConnectGroupHeartbeatRequest) else None
-    return Source(body.group_id, body.member_id, said or instance_of(body.group_id, body.member_id))
+    return Requester(body.group_id, body.member_id, said or instance_of(body.group_id, body.member_id))
