@@ -121,6 +121,11 @@ class Server:
 
         self.after(ms, come)
 
+    def restart(self) -> None:
+        """People do it while the first task runs."""
+        worker, task = self.workers[0], self.tasks[0]
+        self._end(worker, task, worker.runs[task].attempt)
+
     def _end(self, culprit: Execution, task: TaskId, attempt: int) -> None:
         run = culprit.runs.get(task)
         if run is None or run.attempt != attempt or not run.state.runs:
@@ -186,14 +191,28 @@ def test_workers_that_share_a_server_find_it_and_blame_nobody_else(workers: int,
     assert server.running == {*server.tasks} - {found}
 
 
+@pytest.mark.parametrize("tasks", [2, 12])
+def test_they_blame_nobody_else_either_if_all_suspects_were_tried_before(tasks: int) -> None:
+    found = TaskId("a", 0)
+    server = Server(tasks, 2, {})
+    for _ in range(2):
+        server.run(20_000)
+        server.restart()
+    server.run(30 * TRIAL_MS)
+    assert not server.suspected
+    server.culprits[found] = 2_000
+    server.restart()
+    server.run(12 * 3_600_000, until=lambda: bool(server.failed))
+    server.run(30 * TRIAL_MS)
+    assert server.failed == {found}
+    assert server.running == {*server.tasks} - {found}
+
+
 def test_a_server_that_people_restart_now_and_then_fails_nobody() -> None:
     server = Server(16, 2, {})
     for minutes in (2, 1, 1, 3, 5, 1, 2, 8, 1, 1, 1, 2, 4, 1, 1, 30):
         server.run(minutes * 47_000)
-        worker = server.workers[0]
-        server.culprits[TaskId("a", 0)] = 0
-        server._end(worker, TaskId("a", 0), worker.runs[TaskId("a", 0)].attempt)
-        del server.culprits[TaskId("a", 0)]
+        server.restart()
     server.run(30 * TRIAL_MS)
     assert not server.failed
     assert server.running == {*server.tasks}

@@ -34,9 +34,10 @@ class SharedServers:
         self._tried_from = tried_from
         self._trial_ms = trial_ms
         self._quiet_since_ms: int | None = None
+        self._asked_ms = 0
 
     def may_begin(self, batch: list[TaskRun], status: StatusSnapshot, *, now_ms: int, wall_ms: int) -> bool:
-        """Whether these may be put on trial now."""
+        """Whether these may be put on trial now. If so, they are."""
         servers = {server for run in batch if (server := _server_of(run.after)) is not None}
         if not servers:
             return True
@@ -44,11 +45,15 @@ class SharedServers:
         if any(self._is_young(other, wall_ms) for other in others):
             self._quiet_since_ms = None
             return False
-        if self._quiet_since_ms is None:
+        if self._quiet_since_ms is None or now_ms > self._asked_ms + APART_MS:  # nobody has looked since
             self._quiet_since_ms = now_ms
+        self._asked_ms = now_ms
         waiting = (other for other in others if other.state is TaskState.PENDING and other.deaths >= self._tried_from)
         before = {other.worker for other in waiting if other.worker < self._worker}
-        return now_ms >= self._quiet_since_ms + len(before) * APART_MS
+        if now_ms < self._quiet_since_ms + len(before) * APART_MS:
+            return False
+        self._quiet_since_ms = None  # before the next batch, it is the others' turn
+        return True
 
     def _others(self, servers: set[str], status: StatusSnapshot) -> Iterator[TaskStatus]:
         """The records of other workers' tasks that run there, or ran there and wait."""
