@@ -93,6 +93,8 @@ class QueryDetached:
     order: TaskOrder
     handle: Any
     """The handle by which the query is watched. It may turn out that the query was never started."""
+    otherwise: LastEvent | None = None
+    """How the attempt has ended in that case; None: it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,20 +35,24 @@ from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 MAX_DEATHS = 3
 WALL_MS = 1_700_000_000_000
 READ_MS = 100
+LOOK_MS = 5_000
+"""Until it is known that a query was never started."""
 SERVER = "sc://server:15002"
 
 
 class Server:
     """The server, the workers that share it, and their topics.
 
-    :param culprits: by task, how long after its query has started it ends the server
+    :param culprits: by task, how long after its code was called it ends the server
+    :param starts: whether their queries are started before that
     """
 
-    def __init__(self, tasks: int, workers: int, culprits: dict[TaskId, int]) -> None:
+    def __init__(self, tasks: int, workers: int, culprits: dict[TaskId, int], *, starts: bool = True) -> None:
         self.now = 0
         self.deaths = 0
         self.failed: set[TaskId] = set()
         self.culprits = culprits
+        self.starts = starts
         self.tasks = [TaskId("a", index) for index in range(tasks)]
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -98,7 +102,8 @@ class Server:
             case commands.LetBegin(task=task):
                 run = worker.runs[task]
                 begun = {**run.handle, "query_id": "q"}
-                self._later(worker, task, run.attempt, 300, events.StreamBegan, handle=begun)
+                if self.starts or task not in self.culprits:
+                    self._later(worker, task, run.attempt, 300, events.StreamBegan, handle=begun)
                 if task in self.culprits:
                     self.after(self.culprits[task], lambda: self._end(worker, task, run.attempt))
             case commands.WriteStatus(status=status):
@@ -133,8 +138,13 @@ class Server:
         self.deaths += 1
         for worker in self.workers:
             for lost in [run for run in worker.runs.values() if run.state.runs and run.handle is not None]:
-                failure = TaskFailure.of("the server was restarted")
-                self.feed(worker, events.SparkLost, task=lost.task, spark=-self.deaths, failure=failure)
+                ended: dict[str, Any] = {"task": lost.task, "failure": TaskFailure.of("the server was restarted")}
+                if self.starts or lost.task != task:
+                    self.feed(worker, events.SparkLost, spark=-self.deaths, **ended)
+                    continue
+                end = events.SparkLost(now_ms=self.now, wall_ms=WALL_MS + self.now, spark=self.deaths, **ended)
+                self.feed(worker, events.StreamBegan, task=task, handle=lost.handle, otherwise=end)
+                self._later(worker, task, attempt, LOOK_MS, events.QueryCleared)
 
     # ---- the topic
 
@@ -177,6 +187,17 @@ def test_of_a_thousand_streams_one_that_ends_the_server_is_found(tasks: int, cul
     server.run(20 * TRIAL_MS)
     assert server.running == {*server.tasks} - {found}
     assert not server.suspected - {found}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_who_ends_the_server_before_its_query_has_started_is_found_too(workers: int) -> None:
+    found = TaskId("a", 5)
+    server = Server(16, workers, {found: 2_000}, starts=False)
+    server.run(3_600_000, until=lambda: bool(server.failed))
+    assert server.failed == {found}
+    assert server.deaths <= workers * most_deaths(16)
+    server.run(30 * TRIAL_MS)
+    assert server.running == {*server.tasks} - {found}
 
 
 @pytest.mark.parametrize("workers", [2, 4])

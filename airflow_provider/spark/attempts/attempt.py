@@ -159,7 +159,10 @@ def run_attempt(
             last = TaskStopped(order=order, reason=stopped)
         else:
             last = ended_by(blame(error, session.explain, mask), order)
-    return QueryDetached(order=order, handle=session.handle) if session.left_open else last
+    if not session.left_open:
+        return last
+    otherwise = None if isinstance(last, TaskFinished) else last
+    return QueryDetached(order=order, handle=session.handle, otherwise=otherwise)
 
 
 def ended_by(verdict: Blame, order: TaskOrder) -> LastEvent:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import Final
 
 from airflow_provider.spark.attempts.attempt import ended_by, lease_over
@@ -14,7 +15,14 @@ from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.local.errors import SparkGoneError
 from airflow_provider.spark.local.job_counts import JobCounts
-from airflow_provider.spark.runner import LastEvent, TaskConflicted, TaskFailed, TaskOrder, TaskStopped
+from airflow_provider.spark.runner import (
+    LastEvent,
+    QueryDetached,
+    TaskConflicted,
+    TaskFailed,
+    TaskOrder,
+    TaskStopped,
+)
 from airflow_provider.spark.runners.sessions import AttachedSession
 from airflow_provider.spark.runners.threads import start_thread
 
@@ -63,6 +71,8 @@ class AttachedAttempt:
         """The last event to report: if Spark has ended, that is the reason, whatever error the code has raised."""
         if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed, TaskConflicted)):
             return ended_by(spark_to_blame(self._lost, mask), self.order)
+        if isinstance(last, QueryDetached) and last.otherwise is not None:
+            return replace(last, otherwise=self.last_word(last.otherwise, mask))
         return last
 
     def stop(self, reason: str) -> bool:

@@ -148,7 +148,14 @@ def _heard_of_query(
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case QueryDetached():
-            return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task, handle=event.handle)
+            last = event.otherwise
+            return events.StreamBegan(
+                now_ms=now_ms,
+                wall_ms=wall_ms,
+                task=task,
+                handle=event.handle,
+                otherwise=None if last is None else heard(last, now_ms=now_ms, wall_ms=wall_ms),
+            )
         case QueryAdopted():
             return events.QueryAdopted(now_ms=now_ms, wall_ms=wall_ms, task=task, handle=event.handle)
         case QueryCleared():

@@ -91,7 +91,9 @@ def on_topics_started(x: Execution, task: TaskId, event: TopicsRead) -> None:
 def on_stream_began(x: Execution, task: TaskId, event: StreamBegan) -> None:
     run = x.runs[task].streaming(x.now)
     if event.handle is not None:
-        run = x.watch(replaced(run, handle=event.handle, detached=True))
+        run = x.watch(replaced(run, handle=event.handle, detached=True, otherwise=event.otherwise))
+    if isinstance(event.otherwise, SparkLost):  # who ran there is known now, and not when its server answers again
+        x.suspects.wait_after(x.runs, event.otherwise)
     x.write(x.keep(run), TaskState.RUNNING)
 
 
@@ -122,7 +124,7 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
 
 def on_found(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     """The query that this worker has started, or may have started, is running."""
-    x.write(x.keep(replaced(x.runs[task], handle=event.handle)), TaskState.RUNNING)
+    x.write(x.keep(replaced(x.runs[task], handle=event.handle, otherwise=None)), TaskState.RUNNING)
 
 
 def _who(status: TaskStatus) -> tuple[object, ...]:
@@ -133,6 +135,19 @@ def on_cleared(x: Execution, task: TaskId, _event: QueryCleared) -> None:
     """Another attempt may begin."""
     x.wait_for_next(x.runs[task], 0)
     x.claim_again(task)
+
+
+def on_not_started(x: Execution, task: TaskId, event: QueryCleared) -> None:
+    """The query that its attempt may have left behind was never started: the attempt has ended as it has said."""
+    match x.runs[task].otherwise:
+        case AttemptFailed() as failed:
+            on_failed(x, task, failed)
+        case AttemptConflicted() as conflicted:
+            on_conflicted(x, task, conflicted)
+        case SparkLost() as lost:
+            on_spark_lost(x, task, lost)
+        case _:
+            on_cleared(x, task, event)
 
 
 def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
@@ -224,7 +239,7 @@ def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
 
 def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
     run = x.suspects.lost(x.runs, event).ended_otherwise_at(x.settings.worker)
-    if run.started_at_ms is None:
+    if run.started_at_ms is None and not run.detached:
         _still_to_come(x, task)
     elif x.suspects.condemns(run):
         x.close(run, TaskState.FAILED)

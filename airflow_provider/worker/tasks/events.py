@@ -214,9 +214,11 @@ class StreamBegan(AttemptEvent):
     """The attempt is a stream.
 
     :param handle: the handle of the detached query; None: it ends with this process
+    :param otherwise: the last event of the attempt, if it turns out that the query was never started; None: unknown
     """
 
     handle: Any = None
+    otherwise: Event | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
         SparkAbsent: to(attempts.on_spark_absent, _WAITING),
         QueryAdopted: to(attempts.on_found, _STARTED),
-        QueryCleared: to(attempts.on_cleared, _WAITING),
+        QueryCleared: to(attempts.on_not_started, _WAITING, _CLOSING),
         QueryUnreachable: to(attempts.on_unreachable, _STARTED),
         **all_late(_STARTED, _WRITTEN),
     },

@@ -111,6 +111,7 @@ class TaskRun(Counted):
     :param handle: the handle of its query, if it may outlive this process; while it is taken over, that of the earlier
         query
     :param after: the handle of the query before this attempt, which has ended
+    :param otherwise: the last event of its attempt, if its detached query was never started; None: unknown
     :param let_begin: whether its start is stored in the topic, so that its code may be called
     :param detached: whether it runs without this process
     :param revoked: whether the membership waits for its release
@@ -151,6 +152,7 @@ class TaskRun(Counted):
     began_ms: int | None = None
     handle: Any = None
     after: Any = None
+    otherwise: Any = None
     let_begin: bool = False
     detached: bool = False
     revoked: bool = False
@@ -214,8 +216,10 @@ class TaskRun(Counted):
 
     @property
     def needs_process(self) -> bool:
-        """Whether it needs this process. A detached task is only watched, and a resting one needs nothing."""
-        return not (self.detached or self.state.rests)
+        """Whether it needs this process. A detached task is only watched, and a resting one needs nothing. But nobody
+        else knows how an attempt has ended whose query may not have been started.
+        """
+        return not (self.state.rests or (self.detached and self.otherwise is None))
 
     @property
     def is_being_ended(self) -> bool:
@@ -321,6 +325,7 @@ class TaskRun(Counted):
             began_ms=None,
             handle=None,
             after=self.handle or self.after,
+            otherwise=None,
             let_begin=False,
             alone=False,
             detached=False,

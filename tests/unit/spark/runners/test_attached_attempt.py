@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.local.errors import SparkGoneError
-from airflow_provider.spark.runner import SparkLost, TaskOrder, TaskStopped
+from airflow_provider.spark.runner import QueryDetached, SparkLost, TaskOrder, TaskStopped
 from airflow_provider.spark.runners import attached_attempt
 from airflow_provider.spark.runners.attached_attempt import AttachedAttempt
 from airflow_provider.values.model import Epoch, TaskId
@@ -131,3 +132,5 @@ def test_an_attempt_whose_spark_ends_with_its_lease_has_stopped_and_nobody_is_to
     stopped = TaskStopped(order=ORDER, reason=parts.attempt.guard.reason)
     last = parts.attempt.last_word(stopped, nothing_secret)
     assert last == TaskStopped(order=ORDER, reason="the lease is over") if over else isinstance(last, SparkLost)
+    left = QueryDetached(order=ORDER, handle="h", otherwise=stopped)
+    assert parts.attempt.last_word(left, nothing_secret) == replace(left, otherwise=last)

@@ -23,7 +23,10 @@ from airflow_provider.state.views.status_view import Point, StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, WorkerId
 from airflow_provider.worker.tasks.commands import EndOrphan
 from airflow_provider.worker.tasks.events import (
+    AttemptEvent,
+    AttemptFailed,
     AttemptFinished,
+    AttemptStopped,
     Closed,
     LeavesForGood,
     QueryAdopted,
@@ -220,6 +223,59 @@ def test_a_process_hands_over_only_after_queries_have_ended() -> None:
     script.stopped(A1)
     script.wait(1_000)
     assert script.execution.done(script.now)
+
+
+# ---- queries that may not have been started
+
+
+def left_open(otherwise: type[AttemptEvent], **fields: Any) -> Script:
+    """Of an attempt that has ended in this way, it is not known whether it has started its query."""
+    script = Script(linger_ms=1_000, retries=1, **STREAMING)
+    script.give(A0)
+    script.begin(A0, handle=HANDLE)
+    script.read_back(A0)
+    end = otherwise(now_ms=script.now, wall_ms=script.now + script.wall_ahead, task=A0, **fields)
+    script.feed(StreamBegan, task=A0, handle=HANDLE, otherwise=end)
+    return script
+
+
+def test_an_attempt_that_has_failed_pays_for_it_if_its_query_was_not_started() -> None:
+    script = left_open(AttemptFailed, failure=TaskFailure.of("boom"), retryable=True)
+    said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
+    assert (said.failures, said.error) == (1, TaskFailure.of("boom"))
+
+
+def test_an_attempt_whose_server_has_ended_is_a_suspect_if_its_query_was_not_started() -> None:
+    script = left_open(SparkLost, spark=1, failure=TaskFailure.of("it does not answer"))
+    said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
+    assert (said.failures, said.spark_deaths) == (0, 1)
+
+
+def test_an_attempt_whose_server_has_ended_before_its_code_was_called_is_no_suspect() -> None:
+    script = Script(**STREAMING)
+    script.give(A0)
+    lost = SparkLost(now_ms=script.now, wall_ms=1, task=A0, spark=1, failure=TaskFailure.of("it does not answer"))
+    script.feed(StreamBegan, task=A0, handle=HANDLE, otherwise=lost)
+    said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
+    assert (said.failures, said.spark_deaths) == (0, 0)
+
+
+def test_an_attempt_that_was_only_stopped_pays_nothing() -> None:
+    script = left_open(AttemptStopped)
+    said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
+    assert (said.failures, said.spark_deaths) == (0, 0)
+
+
+def test_if_its_query_runs_nevertheless_nothing_has_failed() -> None:
+    script = left_open(AttemptFailed, failure=TaskFailure.of("boom"), retryable=True)
+    said = written(script.feed(QueryAdopted, task=A0, handle={**HANDLE, "query": "r"}), TaskState.RUNNING)
+    assert said.failures == 0
+
+
+def test_the_process_stays_because_only_it_knows_how_the_attempt_has_ended() -> None:
+    script = left_open(AttemptFailed, failure=TaskFailure.of("boom"), retryable=True)
+    script.wait(60_000)
+    assert not script.execution.done(script.now)
 
 
 # ---- queries that another worker has started

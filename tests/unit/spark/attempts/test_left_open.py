@@ -1,0 +1,43 @@
+"""An attempt that ends while its server does not confirm that its session has ended: its query may be running."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_runner_attempt import FakeSession, order
+
+from airflow_provider.spark.attempts.attempt import run_attempt
+from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.local.errors import SparkGoneError
+from airflow_provider.spark.runner import QueryDetached, SparkLost, TaskFailed
+from airflow_provider.worker.hands.orders import heard
+from airflow_provider.worker.tasks import events
+
+
+class LeftOpen(FakeSession):
+    """:param gone: its server has ended"""
+
+    handle = "a handle"
+    left_open = True
+
+    def __init__(self, *, gone: bool) -> None:
+        super().__init__()
+        self.gone = gone
+
+    def explain(self, error: BaseException) -> BaseException:
+        return SparkGoneError("it does not answer", spark=1) if self.gone else error
+
+
+@pytest.mark.parametrize(
+    ("gone", "kind", "event"), [(True, SparkLost, events.SparkLost), (False, TaskFailed, events.AttemptFailed)]
+)
+def test_it_says_how_it_has_ended_if_its_query_was_not_started(gone: bool, kind: type[Any], event: type[Any]) -> None:
+    guard = AttemptGuard(EndlessLease())
+    guard.proceed()
+    last = run_attempt(order("fail"), guard, LeftOpen(gone=gone), ["test_runner_attempt"], lambda _: None)
+    assert isinstance(last, QueryDetached)
+    assert isinstance(last.otherwise, kind)
+    told = heard(last, now_ms=1, wall_ms=2)
+    assert isinstance(told, events.StreamBegan)
+    assert isinstance(told.otherwise, event)
