@@ -121,6 +121,13 @@ class QueryUnreachable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServersSilent:
+    """Whether detached queries are on a server that does not answer: nobody knows whether they still run."""
+
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgressed:
     """The progress of the task, reported from time to time."""
 
@@ -254,7 +261,7 @@ LastEvent: TypeAlias = (
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskConflicted, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
 RunnerEvent: TypeAlias = (
-    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
+    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | ServersSilent | WarmUpEvent
 )
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]

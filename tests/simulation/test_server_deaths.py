@@ -35,8 +35,9 @@ from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 MAX_DEATHS = 3
 WALL_MS = 1_700_000_000_000
 READ_MS = 100
+SILENT_MS = 10_000
 LOOK_MS = 5_000
-"""Until it is known that a query was never started."""
+"""Until it is known what a server that answers no longer has."""
 SERVER = "sc://server:15002"
 
 
@@ -45,14 +46,19 @@ class Server:
 
     :param culprits: by task, how long after its code was called it ends the server
     :param starts: whether their queries are started before that
+    :param away_ms: how long it takes until it answers again
     """
 
-    def __init__(self, tasks: int, workers: int, culprits: dict[TaskId, int], *, starts: bool = True) -> None:
+    def __init__(
+        self, tasks: int, workers: int, culprits: dict[TaskId, int], *, starts: bool = True, away_ms: int = 0
+    ) -> None:
         self.now = 0
         self.deaths = 0
         self.failed: set[TaskId] = set()
         self.culprits = culprits
         self.starts = starts
+        self.away_ms = away_ms
+        self.back_at = 0
         self.tasks = [TaskId("a", index) for index in range(tasks)]
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -95,7 +101,8 @@ class Server:
         match command:
             case commands.StartAttempt(run=run):
                 session = {"server": SERVER, "session_id": f"{run.task}#{run.attempt}"}
-                self._later(worker, run.task, run.attempt, 300, events.AttemptBegan, handle=session)
+                begins_ms = max(0, self.back_at - self.now) + 300
+                self._later(worker, run.task, run.attempt, begins_ms, events.AttemptBegan, handle=session)
             case commands.WriteStart(status=status, number=number):
                 self._write(status)
                 self._later(worker, status.task, status.attempt, READ_MS, events.StartWritten, number=number)
@@ -133,9 +140,22 @@ class Server:
 
     def _end(self, culprit: Execution, task: TaskId, attempt: int) -> None:
         run = culprit.runs.get(task)
-        if run is None or run.attempt != attempt or not run.state.runs:
+        if run is None or run.attempt != attempt or not run.state.runs or self.now < self.back_at:
             return
         self.deaths += 1
+        self.back_at = self.now + self.away_ms
+        if not self.away_ms:
+            self._lose(task, attempt)
+            return
+        self.after(SILENT_MS, lambda: self._is_silent(True))
+        self.after(self.away_ms, lambda: self._is_silent(False))
+        self.after(self.away_ms + LOOK_MS, lambda: self._lose(task, attempt))
+
+    def _is_silent(self, silent: bool) -> None:
+        for worker in self.workers:
+            self.feed(worker, events.ServersSilent, silent=silent)
+
+    def _lose(self, task: TaskId, attempt: int) -> None:
         for worker in self.workers:
             for lost in [run for run in worker.runs.values() if run.state.runs and run.handle is not None]:
                 ended: dict[str, Any] = {"task": lost.task, "failure": TaskFailure.of("the server was restarted")}
@@ -196,6 +216,17 @@ def test_who_ends_the_server_before_its_query_has_started_is_found_too(workers: 
     server.run(3_600_000, until=lambda: bool(server.failed))
     assert server.failed == {found}
     assert server.deaths <= workers * most_deaths(16)
+    server.run(30 * TRIAL_MS)
+    assert server.running == {*server.tasks} - {found}
+
+
+@pytest.mark.parametrize("away_ms", [30_000, 90_000, 600_000])
+def test_how_long_a_server_takes_to_start_again_makes_no_difference(away_ms: int) -> None:
+    found = TaskId("a", 5)
+    server = Server(16, 1, {found: 2_000}, away_ms=away_ms)
+    server.run(12 * 3_600_000, until=lambda: bool(server.failed))
+    assert server.failed == {found}
+    assert server.deaths <= most_deaths(16)
     server.run(30 * TRIAL_MS)
     assert server.running == {*server.tasks} - {found}
 

@@ -31,6 +31,7 @@ from airflow_provider.spark.runner import (
     QueryCleared,
     QueryUnreachable,
     RunnerEvent,
+    ServersSilent,
     SparkLost,
     TaskFinished,
     TaskOrder,
@@ -82,7 +83,8 @@ class DetachedQueries:
         self._on_event = on_event
         self._own = own
         self._mask = mask
-        self._watches = Watches(settings_of, make_watch, self._hear, on_condition)
+        self._on_condition = on_condition
+        self._watches = Watches(settings_of, make_watch, self._hear, self._silence_changed)
         self._tasks: dict[TaskId, _Watched] = {}
         self._sessions: dict[str, TaskId] = {}
         self._steps: dict[TaskId, asyncio.Task[None]] = {}
@@ -285,6 +287,10 @@ class DetachedQueries:
             self._finish(watched, event)
         else:
             self._step(watched, self._fail(watched, event.error))
+
+    def _silence_changed(self) -> None:
+        self._on_event(ServersSilent(silent=self._watches.silent))
+        self._on_condition()
 
     def _finish(self, watched: _Watched, ended: QueryEnded) -> None:
         """Report first, then close the session: if the task were released in between, its next worker would find a

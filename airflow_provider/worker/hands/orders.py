@@ -16,6 +16,7 @@ from airflow_provider.spark.runner import (
     QueryStarted,
     QueryUnreachable,
     RunnerEvent,
+    ServersSilent,
     SparkAbsent,
     SparkLost,
     TaskConflicted,
@@ -73,10 +74,10 @@ def order_to_watch(run: TaskRun) -> TaskOrder:
     )
 
 
-def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent | events.LearnerEvent | None:
+def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.Event | None:
     """The machine's event for an event of a runner; None: the machine has no use for it."""
-    if isinstance(event, LineageNamed):
-        return None
+    if isinstance(event, LineageNamed | ServersSilent):
+        return _heard_beside_attempts(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, TaskConflicted | SparkLost | SparkAbsent):
@@ -109,6 +110,14 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
             )
         case TaskStopped():
             return events.AttemptStopped(now_ms=now_ms, wall_ms=wall_ms, task=task)
+
+
+def _heard_beside_attempts(
+    event: LineageNamed | ServersSilent, *, now_ms: int, wall_ms: int
+) -> events.ServersSilent | None:
+    if isinstance(event, LineageNamed):
+        return None
+    return events.ServersSilent(now_ms=now_ms, wall_ms=wall_ms, silent=event.silent)
 
 
 def _heard_of_progress(event: TaskProgressed, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:

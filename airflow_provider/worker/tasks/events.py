@@ -241,6 +241,13 @@ class QueryUnreachable(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServersSilent(Event):
+    """Whether detached queries are on a server that does not answer: it is unknown whether they still run."""
+
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptProgressed(AttemptEvent):
     """The progress of the attempt, reported from time to time."""
 

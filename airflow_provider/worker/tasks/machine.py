@@ -99,6 +99,7 @@ from airflow_provider.worker.tasks.events import (
     QueryAdopted,
     QueryCleared,
     QueryUnreachable,
+    ServersSilent,
     SlotFree,
     SparkAbsent,
     SparkLost,
@@ -327,9 +328,9 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
             return _look_at_clock(x)
         case GroupJoined():
             x.idle_since_ms = x.now
-        case LeavesForGood():
-            x.leaves_for_good = True
-        case Drained() | FailedLetGo() | Closed():
+        case ServersSilent():
+            x.suspects.servers_are(silent=event.silent, now_ms=x.now)
+        case Drained() | FailedLetGo() | LeavesForGood() | Closed():
             return _going(x, event)
     return ()
 
@@ -341,8 +342,11 @@ def _look_at_clock(x: Execution) -> Iterable[TaskId]:
     return x.runs.overdue(now_ms=x.now)
 
 
-def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[TaskId]:
+def _going(x: Execution, event: Drained | FailedLetGo | LeavesForGood | Closed) -> Iterable[TaskId]:
     """The worker is to leave, or this process to end."""
+    if isinstance(event, LeavesForGood):
+        x.leaves_for_good = True
+        return ()
     if isinstance(event, FailedLetGo):
         x.keeps_failed = False
         return sorted(x.runs.failed)

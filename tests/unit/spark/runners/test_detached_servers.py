@@ -10,7 +10,7 @@ from queries_bench import A0, ORDER, OTHER, STARTED, Bench
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.connect.watch_events import QueryLost, ServerBack, ServerSilent
-from airflow_provider.spark.runner import QueryAdopted, SparkLost, TaskStopped
+from airflow_provider.spark.runner import QueryAdopted, ServersSilent, SparkLost, TaskStopped
 from airflow_provider.spark.runners.detached import SILENT
 from airflow_provider.values.model import TaskId
 
@@ -82,7 +82,11 @@ async def test_a_watch_that_is_refused_uses_the_new_token() -> None:
     assert bench.mine.watched == {STARTED}
     assert bench.queries.condition == ""
     bench.mine.hear(QueryLost(STARTED, "it was restarted"))
-    assert bench.heard == [SparkLost(order=ORDER, spark=-1, error="it was restarted")]
+    assert bench.heard == [
+        ServersSilent(silent=True),
+        ServersSilent(silent=False),
+        SparkLost(order=ORDER, spark=-1, error="it was restarted"),
+    ]
     await bench.queries.close()
 
 

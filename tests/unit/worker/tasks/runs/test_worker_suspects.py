@@ -281,6 +281,20 @@ def test_a_death_is_forgiven_when_the_task_has_run_well_for_a_minute(kind: TaskK
     assert [run.deaths for run in suspects.acquitted(runs, now_ms=TRIAL_MS)] == [0]
 
 
+def test_while_a_server_is_silent_what_is_detached_there_stands_no_trial() -> None:
+    """Who has ended it would be acquitted if it takes a minute to start again."""
+    away_ms, back_ms = 5_000, HOUR_MS
+    detached = running(0, 1, began_ms=0, kind=TaskKind.STREAMING, detached=True)
+    runs = table(detached, running(1, 1, began_ms=0))
+    suspects = knowing(runs)
+    suspects.servers_are(silent=True, now_ms=away_ms)
+    assert [run.task for run in suspects.acquitted(runs, now_ms=TRIAL_MS)] == [A1]
+    assert not suspects.acquitted(runs, now_ms=back_ms)
+    suspects.servers_are(silent=False, now_ms=back_ms)
+    assert not suspects.acquitted(runs, now_ms=back_ms + TRIAL_MS - 1), "what is lost there is still to be heard"
+    assert [run.task for run in suspects.acquitted(runs, now_ms=back_ms + TRIAL_MS)] == [A0]
+
+
 def test_a_batch_task_that_ends_spark_late_is_tried_for_longer_each_time() -> None:
     trials_ms, run = [], running(0, 1, began_ms=0)
     for _ in range(7):
