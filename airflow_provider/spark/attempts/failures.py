@@ -81,12 +81,12 @@ def is_retryable(error: BaseException) -> bool:
 
 def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The error and the chain of its causes, in one or a few lines each. What is not text in a path is escaped."""
-    return _begin_of(mask("\ncaused by ".join(_headline(link) for link in _chain(error))))
+    return _begin_of(mask("\ncaused by ".join(_headline(link) for link in chain_of(error))))
 
 
 def why_no_spark(error: BaseException, mask: Mask = nothing_secret) -> str:
     """Why Spark did not start, in one line, as a worker's condition has it."""
-    first, *causes = _chain(error)
+    first, *causes = chain_of(error)
     text = "; caused by ".join((message_of(first), *map(_headline, causes)))
     return _begin_of(" ".join(mask(text).split()))
 
@@ -105,7 +105,7 @@ def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The end of the traceback, from the job's own code on, with causes first as Python prints them. Empty for an error
     of this package in which no code of the job was involved: its message says enough.
     """
-    shown = [link for link in _chain(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
+    shown = [link for link in chain_of(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
     blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in shown]
     return _end_of(mask("\n\n".join(reversed(blocks))))
 
@@ -119,7 +119,8 @@ def _end_of(text: str) -> str:
     return text if len(text) <= MAX_TRACEBACK_CHARS else f"...{text[-MAX_TRACEBACK_CHARS:]}"
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """The error and its causes."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
+from traceback import walk_tb
 from typing import Any, Final
 
 
@@ -55,11 +57,32 @@ class SessionRefusedError(Exception):
 
 def trouble_of(error: BaseException) -> Trouble:
     """What the error says about the server."""
+    said = _in_words(error)
+    return _CODES.get(_code(error), Trouble.OTHER) if said is Trouble.OTHER else said
+
+
+def _in_words(error: BaseException) -> Trouble:
     text = text_of(error)
-    for words, trouble in _WORDS:
-        if words in text:
-            return trouble
-    return _CODES.get(_code(error), Trouble.OTHER)
+    return next((trouble for words, trouble in _WORDS if words in text), Trouble.OTHER)
+
+
+def trouble_in(errors: Iterable[BaseException]) -> tuple[BaseException | None, Trouble]:
+    """The first of a job's errors that says something about the server, and what. A job may wrap the errors of Spark's
+    client. It may also call other services by gRPC, whose codes say nothing about the server.
+
+    :param errors: an error and its causes
+    """
+    for error in errors:
+        trouble = trouble_of(error) if _is_of_client(error) else _in_words(error)
+        if trouble is not Trouble.OTHER:
+            return error, trouble
+    return None, Trouble.OTHER
+
+
+def _is_of_client(error: BaseException) -> bool:
+    """Whether Spark's client has raised it, or has let it through."""
+    frames = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
+    return any(module.startswith("pyspark.") for module in (type(error).__module__, *frames))
 
 
 def is_unsupported(error: BaseException) -> bool:

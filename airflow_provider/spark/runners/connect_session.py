@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.spark.attempts.failures import ForeignQueryError
+from airflow_provider.spark.attempts.failures import ForeignQueryError, chain_of
 from airflow_provider.spark.connect.client import hang_up, is_of, open_session, settle
 from airflow_provider.spark.connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark.connect.ending import QueryNotStoppedError
@@ -25,6 +25,7 @@ from airflow_provider.spark.connect.trouble import (
     UnsupportedOnConnectError,
     is_unsupported,
     text_of,
+    trouble_in,
     trouble_of,
 )
 from airflow_provider.spark.job import FencedError, TaskGuard
@@ -270,9 +271,9 @@ class ConnectSession:
     def explain(self, error: BaseException) -> BaseException:
         if self.spark is None:
             return error
-        trouble = trouble_of(error)
-        if trouble is Trouble.AWAY:
-            self.spark.has_ended(f"it does not answer ({text_of(error)})")
+        said, trouble = trouble_in(chain_of(error))
+        if said is not None and trouble is Trouble.AWAY:
+            self.spark.has_ended(f"it does not answer ({text_of(said)})")
         elif trouble is Trouble.ENDED:
             self.spark.has_ended("it was restarted, or its Spark has ended")
         elif trouble in (Trouble.CLOSED, Trouble.SLOW):

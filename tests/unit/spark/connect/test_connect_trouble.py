@@ -10,8 +10,10 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+import grpc
 import pytest
 from pyspark.errors import AnalysisException, PySparkAttributeError
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from airflow_provider.spark.attempts.failures import is_retryable
 from airflow_provider.spark.connect import client, connection
@@ -50,6 +52,18 @@ class RefusedError(Exception):
 
     def details(self) -> str:
         return self._details
+
+
+def of_client(code: str, message: str) -> Exception:
+    """An error as PySpark's client raises it."""
+    return SparkConnectGrpcException(message, grpc_status_code=grpc.StatusCode[code])
+
+
+def wrapped(error: Exception) -> Exception:
+    """An error that a job has raised from this one."""
+    own = ValueError("the orders can't be read")
+    own.__cause__ = error
+    return own
 
 
 @pytest.mark.parametrize(
@@ -177,15 +191,18 @@ def test_a_session_that_was_not_used_can_be_closed_while_another_thread_imports_
 @pytest.mark.parametrize(
     ("error", "kind", "said", "again"),
     [
-        (RefusedError("UNAVAILABLE", "refused"), SparkGoneError, r"it does not answer \(refused\)", True),
-        (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED]"), SparkGoneError, "it was restarted", True),
+        (of_client("UNAVAILABLE", "refused"), SparkGoneError, r"it does not answer \(refused\)", True),
+        (wrapped(of_client("UNAVAILABLE", "refused")), SparkGoneError, r"it does not answer \(refused\)", True),
+        (of_client("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED]"), SparkGoneError, "it was restarted", True),
+        (RefusedError("UNAVAILABLE", "no features"), RefusedError, "no features", True),
+        (RefusedError("PERMISSION_DENIED", "no features"), RefusedError, "no features", True),
         (
-            RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED]"),
+            of_client("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED]"),
             SessionRefusedError,
             "closed this task's session",
             True,
         ),
-        (RefusedError("RESOURCE_EXHAUSTED", "limit"), SessionRefusedError, "refuses this task: limit", True),
+        (of_client("RESOURCE_EXHAUSTED", "limit"), SessionRefusedError, "refuses this task: limit", True),
         (
             PySparkAttributeError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "rdd"}),
             UnsupportedOnConnectError,
@@ -250,7 +267,7 @@ def test_a_worker_with_a_refused_setting_says_so_and_runs_nothing(
 
 def test_a_closed_session_means_the_end_of_a_server_that_knows_no_session(answers: Answers) -> None:
     server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
-    answers.answer = RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND]")
+    answers.answer = of_client("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND]")
     plain = session_on(server).explain(answers.answer)
     assert isinstance(plain, SparkGoneError)
     assert not server.alive
