@@ -47,14 +47,16 @@ log = logging.getLogger(__name__)
 _STOP_S: Final = 30.0
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 30.0
-_TOGETHER_S: Final = 30.0
 SILENT: Final = "waiting for its server"
 
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
+    """:param losses: how often its server was known to have lost its queries when it was first watched here"""
+
     order: TaskOrder
     handle: QueryHandle
+    losses: int
 
 
 class DetachedQueries:
@@ -92,7 +94,6 @@ class DetachedQueries:
         self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
         self._doubted: set[TaskId] = set()
         self._losses = 0
-        self._lost_at = -_TOGETHER_S
 
     @property
     def condition(self) -> str:
@@ -175,7 +176,7 @@ class DetachedQueries:
     def _follow(self, order: TaskOrder, handle: Any, *, tell: bool) -> None:
         self._forget(order.task)
         try:
-            watched = _Watched(order, QueryHandle.from_json(handle))
+            watched = _Watched(order, QueryHandle.from_json(handle), self._losses)
         except ValueError as wrong:
             self._on_event(QueryUnreachable(order=order, why=str(wrong)))
             return
@@ -280,7 +281,7 @@ class DetachedQueries:
         if isinstance(event, QueryProgressed):
             self._on_event(TaskProgressed(order=order, progress=event.progress))
         elif isinstance(event, QueryLost):
-            self._say(watched, SparkLost(order=order, spark=self._number_of_lost(), error=self._mask(event.why)))
+            self._say(watched, SparkLost(order=order, spark=self._number_of_lost(watched), error=self._mask(event.why)))
         elif isinstance(event, QueryStopped):
             self._step(watched, self._leave_for_good(watched))
         elif event.error is None:
@@ -312,15 +313,13 @@ class DetachedQueries:
         except Exception as failed:  # noqa: BLE001 - the next attempt ends the session before it begins
             log.info("Could not close the session of %s now: %s", watched.order.label, self._why(failed))
 
-    def _number_of_lost(self) -> int:
-        """Queries that are lost at the same time count as lost with one Spark. Its number is negative: positive numbers
-        are the runner's.
+    def _number_of_lost(self, watched: _Watched) -> int:
+        """The number of its Spark. It is that of the first loss since the query began, however soon one loss follows
+        another, and however late the query's own is noticed. It is negative: positive numbers are the runner's.
         """
-        now = asyncio.get_running_loop().time()
-        if now > self._lost_at + _TOGETHER_S:
-            self._losses += 1
-        self._lost_at = now
-        return -self._losses
+        number = watched.losses + 1
+        self._losses = max(self._losses, number)
+        return -number
 
     # ---- what is known
 

@@ -131,6 +131,21 @@ async def test_a_lost_query_is_reported_as_lost_with_its_spark() -> None:
     assert bench.heard == [SparkLost(order=ORDER, spark=-1, error="it was restarted")]
 
 
+async def test_what_is_lost_together_has_one_spark_and_what_has_begun_since_has_another() -> None:
+    """Whatever the time between: who ends the server as soon as it is there again would not be counted."""
+    bench = Bench()
+    watch = await bench.watching()
+    beside = TaskOrder(task=TaskId("a", 1), entry_point="m:f", epoch=Epoch(1))
+    bench.queries.watch(beside, replace(STARTED, session_id="t").to_json())
+    watch.hear(QueryLost(STARTED, "it was restarted"))
+    bench.queries.watch(ORDER, replace(STARTED, session_id="s2").to_json())
+    watch.hear(QueryLost(replace(STARTED, session_id="s2"), "it was restarted"))
+    watch.hear(QueryLost(replace(STARTED, session_id="t"), "it was restarted"))
+    lost = [(event.order.task, event.spark) for event in bench.heard if isinstance(event, SparkLost)]
+    assert lost == [(A0, -1), (A0, -2), (beside.task, -1)]
+    await bench.queries.close()
+
+
 async def test_a_query_that_another_worker_has_stopped_is_not_finished() -> None:
     bench = Bench()
     watch = await bench.watching()
