@@ -261,11 +261,14 @@ LastEvent: TypeAlias = (
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskConflicted, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
 RunnerEvent: TypeAlias = (
-    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | ServersSilent | WarmUpEvent
+    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
 )
+QueriesEvent: TypeAlias = RunnerEvent | ServersSilent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, with the events of each task in order. It must not block or raise."""
+OnQueriesEvent: TypeAlias = Callable[[QueriesEvent], None]
+"""The same for detached queries."""
 
 
 class StillRunningError(Exception):

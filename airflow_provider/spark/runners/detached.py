@@ -26,7 +26,7 @@ from airflow_provider.spark.connect.watch_events import (
 )
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
-    OnEvent,
+    OnQueriesEvent,
     QueryAdopted,
     QueryCleared,
     QueryUnreachable,
@@ -74,7 +74,7 @@ class DetachedQueries:
 
     def __init__(
         self,
-        on_event: OnEvent,
+        on_event: OnQueriesEvent,
         *,
         own: ConnectServer | None,
         settings_of: SettingsOf,
@@ -368,11 +368,11 @@ class DetachedQueries:
             step.cancel()
 
 
-MakeQueries = Callable[[OnEvent], DetachedQueries]
+MakeQueries = Callable[[OnQueriesEvent], DetachedQueries]
 """Makes the :class:`DetachedQueries` of a worker, given the callback for their events."""
 
 
-def nothing_detached(on_event: OnEvent) -> DetachedQueries:
+def nothing_detached(on_event: OnQueriesEvent) -> DetachedQueries:
     """For a worker without access to any server."""
 
     async def no_way(handle: QueryHandle) -> ConnectSettings:
