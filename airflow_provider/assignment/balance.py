@@ -1,4 +1,4 @@
-"""Spreads one kind of work, planners or tasks, evenly: who has too much, what they give up, who gets what is free."""
+"""Spreads one kind of work, planners or tasks: who has too much, what they give up, who gets what is free."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.assignment.model import Load
+from airflow_provider.assignment.portions import NOT_KNOWN, Portions, Slots, portions
 from airflow_provider.assignment.shares import Shares, minus, plus
-from airflow_provider.assignment.spread import NOTHING_BESIDE, deal
+from airflow_provider.assignment.spread import NOTHING_BESIDE, deal, deal_seats
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 NO_LIMIT: Final = sys.maxsize
@@ -29,9 +30,10 @@ class Pool:
     :param kept: what each member keeps of this kind
     :param own: what some members are to get back; nobody runs it now
     :param fixed: how many more of this kind a member has that count, but don't move
+    :param slots: the members' slots, to which their shares are in proportion; by default the shares are equal
     """
 
-    __slots__ = ("_excess", "_fixed", "_shares", "_spare", "over", "returned")
+    __slots__ = ("_excess", "_fixed", "_portions", "_shares", "_spare", "over", "returned")
 
     returned: Shares
     """What each member gets back: its own, as far as it is within its share."""
@@ -39,11 +41,17 @@ class Pool:
     """The members above their shares, counting what they are to get back."""
 
     def __init__(
-        self, configured: int, kept: Shares, own: Shares, fixed: Mapping[WorkerId, int] = NOTHING_FIXED
+        self,
+        configured: int,
+        kept: Shares,
+        own: Shares,
+        fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+        slots: Slots = NOT_KNOWN,
     ) -> None:
         idle = {worker: len(tasks) for worker, tasks in own.items()}
         loads = {worker: len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()}
-        above = surplus(loads, idle, configured, fixed)
+        self._portions = portions(configured, loads, slots)
+        above = surplus(loads, idle, self._portions, fixed)
         self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
         spare = {
             worker: frozenset(choose(own[worker], number, {})) for worker, number in above.items() if worker in own
@@ -75,48 +83,59 @@ class Pool:
         return taken
 
     def place(self, tasks: Tasks, beside: Mapping[WorkerId, int] = NOTHING_BESIDE) -> dict[WorkerId, list[TaskId]]:
-        """Give tasks to the workers that have the least, along with what is above the share of the worker that had it.
+        """Give tasks to the workers that lack the most of their shares, and with them what is above the share of the
+        worker that had it.
 
         :param beside: see :func:`.spread.deal`
         :return: what was given, by worker
         """
         loads = {worker: len(share) + self._fixed.get(worker, 0) for worker, share in self._shares.items()}
-        return deal(plus(tasks, self._spare), loads, self._shares, beside)
+        tasks = plus(tasks, self._spare)
+        if self._portions.equal:
+            return deal(tasks, loads, self._shares, beside)
+        return deal_seats(tasks, self._portions.seats(loads, len(tasks)), self._shares)
 
 
-def above_shares(configured: Tasks, shares: Shares) -> int:
+def above_shares(configured: Tasks, shares: Shares, slots: Slots = NOT_KNOWN) -> int:
     """How many planners and tasks would have to move so that nobody has more than its share."""
     planners = frozenset([task for task in configured if task.is_planner])
+    kinds = ((planners, NOT_KNOWN), (configured - planners, slots))
     return sum(
-        Pool(len(kind), {worker: share & kind for worker, share in shares.items()}, {}).stops
-        for kind in (planners, configured - planners)
+        Pool(len(kind), {worker: share & kind for worker, share in shares.items()}, {}, slots=slots).stops
+        for kind, slots in kinds
     )
 
 
 def surplus(
     loads: Mapping[WorkerId, int],
     idle: Mapping[WorkerId, int],
-    total: int,
+    may_have: Portions,
     fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
 ) -> dict[WorkerId, int]:
     """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
 
-    The share is ``total // workers``; ``total % workers`` of the workers above it may keep one more. First those that
-    must keep it, since their fixed load alone is above the share. Then those that would have to stop a running task
-    otherwise, then those with the smallest load: as few workers as possible stop anything.
+    Of the workers above their shares, some may keep one more (:attr:`Portions.extras`). First those that must keep it,
+    since their fixed load alone is above the share. Then those that would have to stop a running task otherwise, then
+    those that are the least above: as few workers as possible stop anything.
 
     :param idle: how much of a worker's load it has not started
     :param fixed: how much of a worker's load does not move
     :return: only workers that have to give something up
     """
-    share, extras = divmod(total, len(loads))
+    whole, rest = may_have.whole, may_have.rest
     above = sorted(
-        (fixed.get(worker, 0) <= share, load - share <= idle.get(worker, 0), load, worker)
+        (
+            fixed.get(worker, 0) <= whole[worker],
+            load - whole[worker] <= idle.get(worker, 0),
+            load - whole[worker],
+            -rest.get(worker, 0),
+            worker,
+        )
         for worker, load in loads.items()
-        if load > share
+        if load > whole[worker]
     )
-    keeps = {worker: share + (position < extras) for position, (*_, worker) in enumerate(above)}
-    return {worker: load - keeps[worker] for *_, load, worker in above if load > keeps[worker]}
+    gives = {worker: more - (position < may_have.extras) for position, (*_, more, _, worker) in enumerate(above)}
+    return {worker: number for worker, number in gives.items() if number}
 
 
 def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:

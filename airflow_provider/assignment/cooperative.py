@@ -29,6 +29,9 @@ intended improvements:
     that is waited for. If a worker has said that it will not return, its tasks go to others in the round that misses
     it. If it has said by when it will return, they wait until then, at most for the maximum delay. Connect's members
     have no names and can't say such things. Workers of which nothing is known are treated as in Connect.
+``shares-by-slots``
+    A worker's share is in proportion to its slots (module ``portions``). Connect has no slots. Where they are equal, or
+    not known, the shares are Connect's.
 ``jobs-are-spread``
     Among workers with equally many tasks, the one with the fewest of the same job gets the next one. What is cheapest
     to stop is revoked first, then what is most clustered. Connect looks at numbers only (KAFKA-17049).

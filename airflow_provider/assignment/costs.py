@@ -18,7 +18,8 @@ class Costs:
     :param of: the cost of each task, in any unit
     :param left: of running tasks: how much of the cost is left
     :param large: the slots of each task that takes more than one, streams included
-    :param slots: the slots of each member; 1 if missing, as for each worker that a bridge stands for
+    :param slots: the slots of each member. A missing one, as of each worker that a bridge stands for, counts as 1 where
+        work is shared out by cost, and as the mean of the others where it is shared out by number
     """
 
     of: Mapping[TaskId, float] = field(default_factory=dict)
@@ -29,6 +30,10 @@ class Costs:
     def beside(self, others: Mapping[WorkerId, int]) -> Costs:
         """These costs, if other tasks, which never end or may not move, take this many slots of each member."""
         return replace(self, slots={worker: self.slots.get(worker, 1) - number for worker, number in others.items()})
+
+    def at(self, slots: Mapping[WorkerId, int]) -> Costs:
+        """These costs, where the members themselves have told their slots."""
+        return replace(self, slots={**self.slots, **slots})
 
     def slots_of(self, task: TaskId) -> int:
         """How many slots the task takes, if its worker has that many."""

@@ -12,6 +12,8 @@ from itertools import cycle
 
 from airflow_provider.assignment.by_cost import CostPool
 from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.assignment.portions import portions
+from airflow_provider.assignment.spread import deal_seats
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -19,7 +21,8 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
     """Deal out all planners, then all tasks, round robin over the members in the order of their names.
 
     The tasks continue where the planners ended: if they were dealt job by job, two workers and jobs with a single task
-    would put every planner on one worker and every task on the other. Tasks that differ in cost are shared out by cost.
+    would put every planner on one worker and every task on the other. To members that differ in their slots, tasks are
+    dealt in proportion to these. Tasks that differ in cost are shared out by cost.
 
     :return: what each member runs, with an entry for every member
     :raises ValueError: for a group without members
@@ -28,9 +31,16 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
         raise ValueError("a round of assignment needs at least one member")
     hands: dict[WorkerId, list[TaskId]] = {member: [] for member in sorted(members)}
     by_cost = costs.among(configured)
-    planners_first = sorted(configured - by_cost, key=lambda task: (not task.is_planner, task))
+    by_number = configured - by_cost
+    tasks = frozenset([task for task in by_number if not task.is_planner])
+    may_have = portions(len(tasks), hands, costs.slots)
+    in_turn = by_number if may_have.equal else by_number - tasks
+    planners_first = sorted(in_turn, key=lambda task: (not task.is_planner, task))
     for hand, task in zip(cycle(hands.values()), planners_first):  # not strict: cycle() is endless
         hand.append(task)
+    if not may_have.equal:
+        for member, more in deal_seats(tasks, may_have.seats(dict.fromkeys(hands, 0), len(tasks)), {}).items():
+            hands[member] += more
     streams = {member: frozenset(task for task in hand if not task.is_planner) for member, hand in hands.items()}
     costs = costs.beside({member: costs.taken_by(tasks) for member, tasks in streams.items()})
     for member, more in CostPool(dict.fromkeys(hands, NO_TASKS), {}, by_cost, costs).place(by_cost).items():

@@ -107,7 +107,8 @@ def pools_of(
     draining = drains.kept
     of_planners, of_cost = (len(tasks) - len(draining & tasks) for tasks in (kinds.planners, kinds.by_cost))
     of_tasks = len(round.configured) - len(draining) - of_planners - of_cost
-    planners, tasks = Pool(of_planners, kept_of[0], own_of[0]), Pool(of_tasks, kept_of[1], own_of[1], fixed)
+    planners = Pool(of_planners, kept_of[0], own_of[0])
+    tasks = Pool(of_tasks, kept_of[1], own_of[1], fixed, round.costs.slots)
     if not kinds.by_cost:
         return Pools(kinds=kinds, of_each=(planners, tasks))
     to_place = plus(free, NO_TASKS.union(*drains.waits.values())) & kinds.by_cost

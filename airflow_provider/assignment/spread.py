@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
@@ -38,9 +38,7 @@ def deal(
     :param beside: how many other tasks each worker has; of equally loaded workers, those with the fewest come first
     :return: what each worker is given; only workers that are given something
     """
-    jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
-    for task in tasks:
-        jobs[task[0]].append(task)
+    jobs = _by_job(tasks)
     if not jobs:
         return {}
     order = sorted(loads, key=lambda worker: (loads[worker], beside.get(worker, 0), worker))
@@ -55,6 +53,68 @@ def deal(
             held_by_job,
         )
     return {worker: hand for worker, hand in zip(order, hands, strict=True) if hand}
+
+
+def deal_seats(tasks: Iterable[TaskId], seats: Mapping[WorkerId, int], held: Shares) -> dict[WorkerId, list[TaskId]]:
+    """Give each worker so many of the tasks, and to each a part of each job that is in proportion to its seats.
+
+    :param seats: for as many tasks as there are
+    :param held: the tasks that each worker has, to count those of the same jobs
+    :return: what each worker is given; only workers that are given something
+    """
+    jobs = _by_job(tasks)
+    if not jobs:
+        return {}
+    order = sorted(worker for worker, number in seats.items() if number)
+    row = _Row([seats[worker] for worker in order])
+    held_by_job = _count_jobs(jobs, order, held)
+    hands: list[list[TaskId]] = [[] for _ in order]
+    in_order = {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
+    places = chain.from_iterable(row.take(len(of_job), held_by_job[job]) for job, of_job in in_order.items())
+    for place, task in zip(places, chain.from_iterable(in_order.values()), strict=True):
+        hands[place].append(task)
+    return dict(zip(order, hands, strict=True))
+
+
+def _by_job(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
+    jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
+    for task in tasks:
+        jobs[task[0]].append(task)
+    return jobs
+
+
+class _Row:
+    """The seats of all places in a row, in which those of each place are evenly spread.
+
+    :param seats: by place
+    """
+
+    __slots__ = ("_next", "_row", "_seats")
+
+    def __init__(self, seats: list[int]) -> None:
+        turns = [(number + 0.5) / of_place for of_place in seats for number in range(of_place)]
+        places = list(chain.from_iterable(repeat(place, of_place) for place, of_place in enumerate(seats)))
+        self._row = [places[turn] for turn in sorted(range(len(turns)), key=turns.__getitem__)]
+        self._seats = seats
+        self._next = 0
+
+    def take(self, number: int, count: Mapping[int, int]) -> list[int]:
+        """The places that get the next tasks of one job. Those that have few of its tasks for their seats come first.
+
+        :param count: how many tasks of the job each place has, without places that have none
+        """
+        start, self._next = self._next, self._next + number
+        if count:
+            near = self._row[start : start + 2 * number + len(count)]
+            has = dict(count)
+            shares: list[float] = []
+            for place in near:
+                shares.append(has.get(place, 0) / self._seats[place])
+                has[place] = has.get(place, 0) + 1
+            order = sorted(range(len(near)), key=shares.__getitem__)
+            first, later = order[:number], sorted(order[number:])
+            self._row[start : start + len(near)] = [near[turn] for turn in (*first, *later)]
+        return self._row[start : self._next]
 
 
 def _in_turn(jobs: Mapping[str, list[TaskId]], places: int) -> list[list[TaskId]]:

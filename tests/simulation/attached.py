@@ -65,7 +65,7 @@ class Attached:
         self._report = Report(process)
         settings = ExecutionSettings(
             worker=process.worker,
-            slots=process.world.slots,
+            slots=process.slots,
             process=process.name,
             lease_ms=process.settings.session_timeout_ms,
             linger_ms=0,
@@ -111,7 +111,7 @@ class Attached:
 
     def slots_of(self, task: TaskId) -> int:
         """How many slots it takes here."""
-        return min(self._process.jobs.slots_of(task), self._world.slots)
+        return min(self._process.jobs.slots_of(task), self._process.slots)
 
     def _works(self, task: TaskId) -> bool:
         return not task.is_planner and task not in self.kept
@@ -310,7 +310,7 @@ class Attached:
             return
         self._starts[task] = world.starts(process, task, run.epoch)
         if not task.is_planner:
-            self._taken[task] = min(wanted_slots(run.work.config), world.slots)
+            self._taken[task] = min(wanted_slots(run.work.config), process.slots)
             invariants.no_more_slots_are_taken_than_there_are(process, self._taken)
         self.since[task] = world.clock.now
         far = self.warm_ups.take(task)

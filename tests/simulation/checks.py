@@ -59,7 +59,10 @@ class Checks:
         if not world.status.given_up and not world.trials.are_in_place:
             by_cost = self.rounds[-1].by_cost if self.rounds else NO_TASKS
             shares = {process.name: process.tasks.held - by_cost for process in world.members}
-            invariants.the_spread_is_at_most_one(shares)
+            slots = {process.name: process.slots for process in world.members}
+            if world.jobs.newest.stateful:  # these are spread evenly, whatever the slots are
+                slots = dict.fromkeys(slots, 1)
+            invariants.the_spread_is_at_most_one(shares, slots)
         learner_invariants.check_at_rest(world)
 
     def _latest(self, now: Round, task: TaskId) -> int:

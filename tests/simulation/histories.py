@@ -64,6 +64,7 @@ class Plan:
     :param weigh: a task's cost in its plan
     :param wants: a task's slots in its plan
     :param fails: tasks may fail for good, and be retried
+    :param slots: what processes may have, each by itself; none: all have as many
     """
 
     steps: int = 62
@@ -78,6 +79,7 @@ class Plan:
     learned: tuple[LearnedRule, ...] = tuple(LearnedRule)
     weigh: Callable[[TaskId], float | None] = unweighed
     wants: Callable[[TaskId], int] = of_one_slot
+    slots: Sequence[int] = ()
 
     @property
     def learns(self) -> bool:
@@ -101,6 +103,7 @@ def one_to_three(task: TaskId) -> int:
     return random.Random(f"{task}/wants").randint(1, 3)
 
 
+UNEQUAL = (1, 2, 3, 8)
 MANY = 60
 """Each task that has been learned may take a round or two."""
 
@@ -120,6 +123,10 @@ PLANS = {
     "skewed": Plan(weigh=heavy_tailed),
     "skewed-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), weigh=heavy_tailed, converges_within=MANY),
     "skewed-failing": Plan(weigh=heavy_tailed, fails=True),
+    "unequal": Plan(slots=UNEQUAL),
+    "unequal-calm": Plan(lossy=False, troubles=False, moves=False, namesakes=False, slots=UNEQUAL),
+    "unequal-eager": Plan(protocols=(ConnectProtocol.EAGER,), namesakes=False, slots=UNEQUAL),
+    "unequal-failing": Plan(fails=True, slots=UNEQUAL),
     "large": Plan(wants=one_to_three),
     "large-skewed": Plan(weigh=heavy_tailed, wants=one_to_three),
     "large-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), wants=one_to_three, converges_within=MANY),
@@ -185,7 +192,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         seed,
         policy=plan.policy,
         settings=replace(SETTINGS, limits=random.Random(f"{seed}/limits").choice(LIMITS)),
-        slots=random.Random(f"{seed}/slots").choice(SLOTS),
+        slots=plan.slots or (random.Random(f"{seed}/slots").choice(SLOTS),),
         stop_ms=(1, 1_200),
         clock_drift_ppm=DRIFT_PPM,
         wall_skew_ms=SKEW_MS,

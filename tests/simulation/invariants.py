@@ -112,7 +112,7 @@ def no_more_slots_are_taken_than_there_are(process: Process, taken: Mapping[Task
 
     :param taken: how many slots each task has
     """
-    slots = process.world.slots
+    slots = process.slots
     if sum(taken.values()) > slots:
         raise Broken(f"{process.name} has {slots}, and runs {dict(taken)}")
 
@@ -328,7 +328,7 @@ def only_the_surplus_moves(now: Round) -> None:
         for share in shares_of(now):
             left = share.load_of(worker, now.target[worker])
             some = [task for task in given & now.owned[worker] & now.configured - now.duplicated if share.is_of(task)]
-            least = share.each * now.weight_of(worker)
+            least = share.least(worker)
             if some and left < least:
                 raise Broken(f"epoch {now.record.epoch} takes {names(some)} from {worker}: {left} left of {least}")
 
@@ -434,8 +434,7 @@ def _given_away(now: Round, worker: WorkerId, had: Tasks) -> list[TaskId]:
     gone = (had & now.configured) - target - all_of(now.owned)
     if now.lessons is not None:
         gone -= {task for learns in now.lessons.learns.values() for task in learns}
-    weight = now.weight_of(worker)
-    shares = [share for share in shares_of(now) if share.load_of(worker, target) < share.each * weight]
+    shares = [share for share in shares_of(now) if share.load_of(worker, target) < share.least(worker)]
     return [task for task in gone if any(share.is_of(task) for share in shares)] if worker in now.staying else []
 
 
@@ -463,12 +462,16 @@ def everything_converges(*, settled: bool, within: int) -> None:
 
 
 @invariant
-def the_spread_is_at_most_one(shares: Mapping[str, Tasks]) -> None:
-    """In a group at rest, the members' numbers of planners differ by at most one, and so do their numbers of tasks."""
-    for kind in (True, False):
+def the_spread_is_at_most_one(shares: Mapping[str, Tasks], slots: Mapping[str, int]) -> None:
+    """In a group at rest, each member has the whole part of its quota, or one more: of planners, whose quotas are
+    equal, and of tasks, whose quotas are in proportion to the slots.
+    """
+    for kind, weights in ((True, dict.fromkeys(slots, 1)), (False, slots)):
         counts = {worker: sum(task.is_planner is kind for task in share) for worker, share in shares.items()}
-        if counts and max(counts.values()) - min(counts.values()) > 1:
-            raise Broken(f"{'planners' if kind else 'tasks'}: {counts}")
+        total, together = sum(counts.values()), sum(weights.values())
+        above = {worker: count - total * weights[worker] // together for worker, count in counts.items()}
+        if not set(above.values()) <= {0, 1}:
+            raise Broken(f"{'planners' if kind else 'tasks'}: {counts} with {dict(weights)}")
 
 
 def _believes_rightly(owner: Process, task: TaskId) -> bool:

@@ -21,7 +21,7 @@ from airflow_provider.state.blame.elsewhere import better_places
 from airflow_provider.state.blame.evidence import found_a_place
 from airflow_provider.state.rounds.causes import TRIED_ELSEWHERE
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.state.views.free_slots import spare_capacity
+from airflow_provider.state.views.free_slots import other_slots, spare_capacity
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -92,6 +92,7 @@ class Watch:
             unassigned_work(jobs, status)
             or later_epoch(status)
             or learned_for_nothing(jobs, status)
+            or other_slots(status)
             or self._is_learned_too_long()
         )
         now = process.world.clock.now

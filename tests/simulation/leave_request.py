@@ -23,7 +23,7 @@ class Asked:
     """
 
     def __init__(self, process: Process) -> None:
-        self.slots = process.world.slots
+        self.slots = process.slots
         self.leaves_soon = False
         self.wish: ControlRecord | None = None
         self._process = process

@@ -39,9 +39,33 @@ _REST = "everything_converges"
 _NEVER = "nobody_waits_for_a_worker_that_never_returns"
 _BACK = "a_returning_worker_has_its_own_tasks"
 _ANEW = "a_replanned_task_stays_put"
+_SURPLUS = "only_the_surplus_moves"
 _IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
 
 MUTATIONS = (
+    # ---- shares in proportion to slots
+    Mutation(
+        name="counts each worker the same, whatever its slots are",
+        module=f"{ASSIGNORS}.portions",
+        edits=(
+            ("    known = uneven(workers, slots)\n    together", "    known: dict[WorkerId, int] = {}\n    together"),
+        ),
+        plan="unequal-calm",
+        broken=(_SPREAD, _REST, _SURPLUS),
+    ),
+    Mutation(
+        name="gives what is free to whoever has the least, whatever its slots are",
+        module=f"{ASSIGNORS}.balance",
+        edits=(("        if self._portions.equal:\n", "        if True:\n"),),
+        plan="unequal-calm",
+        broken=(_SPREAD, _REST, _SURPLUS),
+    ),
+    Mutation(
+        name="lets the largest remainders have nothing more",
+        module=f"{ASSIGNORS}.balance",
+        edits=(("more - (position < may_have.extras)", "more"),),
+        unit_test="tests/unit/assignment/test_portions.py::test_nobody_gives_up_a_task_for_less_than_a_whole_one",
+    ),
     # ---- the machine
     Mutation(
         name="joins again before the revoked tasks have stopped",

@@ -78,6 +78,7 @@ class Process:
         self.settings = settings
         self.forgetful = forgetful
         self.rng = random.Random(f"{world.seed}/{name}")
+        self.slots = random.Random(f"{world.seed}/{name}/slots").choice(world.slots)
         self.state = MemberState(settings=settings)
         self.alive = True
         self.cut_off = False

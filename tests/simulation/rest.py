@@ -24,7 +24,7 @@ def is_settled(world: World) -> bool:
     states = [member.state for member in members]
     if any(state.phase is not Phase.STABLE or state.stopping or state.rejoin_at for state in states):
         return False
-    if not all(member.tasks.at_work for member in members) or not _slots_are_filled(members, world.slots):
+    if not all(member.tasks.at_work for member in members) or not _slots_are_filled(members):
         return False
     if any(member.asked.wish is not None or member.state.lessons.learning for member in members):
         return False
@@ -32,19 +32,21 @@ def is_settled(world: World) -> bool:
     return len(held) == len(set(held)) and set(held) == world.configured
 
 
-def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
-    """Where an even share fills all slots of a worker, no worker has a free one. Where tasks take several slots, no
-    worker has enough free ones for a task that waits elsewhere; but where some tasks have state, all are shared out by
-    number, and where they differ in cost, a task that will end in time waits where it is.
+def _slots_are_filled(members: Sequence[Process]) -> bool:
+    """Where there are enough tasks for all slots, no worker has a free one; where workers differ, none has one while a
+    task waits elsewhere. Where tasks take several slots, no worker has enough free ones for a task that waits
+    elsewhere. But where some tasks have state, these are spread evenly, and where they differ in cost, a task that will
+    end in time waits where it is.
     """
     world = members[0].world
     if world.status.given_up:
         return True
     taken = [[member.tasks.slots_of(task) for task in member.tasks.held if not task.is_planner] for member in members]
-    if all(each == 1 for of_worker in taken for each in of_worker):
+    all_slots = [member.slots for member in members]
+    if all(each == 1 for of_worker in taken for each in of_worker) and len(set(all_slots)) == 1:
         shares = list(map(len, taken))
-        return sum(shares) // len(shares) < slots or min(shares) >= slots
+        return sum(shares) // len(shares) < all_slots[0] or min(shares) >= all_slots[0]
     if world.jobs.newest.stateful or world.jobs.weighed:
         return True
-    free = max(slots - sum(of_worker) for of_worker in taken)
+    free = max(slots - sum(of_worker) for slots, of_worker in zip(all_slots, taken, strict=True))
     return not any(wants <= free for member in members for wants in member.tasks.waiting_for_slots)

@@ -1,9 +1,10 @@
-"""The even shares of a round, for each kind of task."""
+"""The shares of a round, for each kind of task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from simulation.rounds import Round
 
@@ -12,16 +13,16 @@ from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The even share of the members that stay.
+    """The shares of the members that stay.
 
     :param is_of: whether a task is of this kind
-    :param each: the least number for each worker that a member stands for
+    :param least: the least number for a member
     :param beside: the most tasks of another kind that count as well
     :param to_come: how many tasks it learns, less those of its own that others learn
     """
 
     is_of: Callable[[TaskId], bool]
-    each: int
+    least: Callable[[WorkerId], int]
     beside: int
     to_come: Callable[[WorkerId], int]
 
@@ -46,6 +47,18 @@ def shares_of(now: Round) -> Iterator[Share]:
     planners = sum(task.is_planner for task in spread)
     by_cost = spread & now.by_cost
 
+    def evenly(number: int) -> Callable[[WorkerId], int]:
+        return lambda worker: number // staying * now.weight_of(worker)
+
+    def by_slots(number: int) -> Callable[[WorkerId], int]:
+        told = now.record.slots
+        known = [told[worker] for worker in now.staying if worker in told]
+        if len(set(known)) <= 1:
+            return evenly(number)
+        mean = Fraction(sum(known), len(known))
+        together = sum(told.get(worker, mean) for worker in now.staying)
+        return lambda worker: int(number * told.get(worker, mean) / together)
+
     def nothing_to_come(_worker: WorkerId) -> int:
         return 0
 
@@ -53,12 +66,12 @@ def shares_of(now: Round) -> Iterator[Share]:
         assert now.lessons is not None
         return len(now.lessons.learning[worker]) - len(now.lessons.learned[worker])
 
-    yield Share(is_of=lambda task: task.is_planner, each=planners // staying, beside=0, to_come=nothing_to_come)
+    yield Share(is_of=lambda task: task.is_planner, least=evenly(planners), beside=0, to_come=nothing_to_come)
     if stateful:
-        yield Share(is_of=now.has_state, each=stateful // staying, beside=0, to_come=to_come)
+        yield Share(is_of=now.has_state, least=evenly(stateful), beside=0, to_come=to_come)
     yield Share(
         is_of=lambda task: not task.is_planner and not now.has_state(task) and task not in by_cost,
-        each=(len(spread) - planners - len(by_cost)) // staying,
+        least=by_slots(len(spread) - planners - len(by_cost)),
         beside=-(-stateful // staying),
         to_come=nothing_to_come,
     )

@@ -23,7 +23,7 @@ with_each_seed = pytest.mark.parametrize("seed", range(5))
 
 def group_of(protocol: ConnectProtocol, seed: int, *workers: str, slots: int = NO_LIMIT) -> World:
     settings = MemberSettings(group_id="g", worker=WorkerId("template"), protocol=protocol)
-    world = World(seed, policy=Deferred(max_delay_ms=MAX_DELAY_MS), slots=slots, settings=settings)
+    world = World(seed, policy=Deferred(max_delay_ms=MAX_DELAY_MS), slots=(slots,), settings=settings)
     for name in workers:
         world.start(name)
     return world

@@ -11,7 +11,7 @@ WORKERS = ("w1", "w2", "w3")
 
 
 def crowded(tasks: int = 18) -> World:
-    world = World(3, slots=SLOTS)
+    world = World(3, slots=(SLOTS,))
     world.configure({TaskId("a", index) for index in range(tasks)})
     for worker in WORKERS:
         world.start(worker)

@@ -22,7 +22,7 @@ class Group:
     def __init__(self, protocol: ConnectProtocol = ConnectProtocol.SESSIONED, *, slots: int = NO_LIMIT) -> None:
         self.protocol = protocol
         settings = MemberSettings(group_id="g", worker=WorkerId("template"), protocol=protocol)
-        self.world = World(3, policy=Deferred(max_delay_ms=MAX_DELAY_MS), slots=slots, settings=settings)
+        self.world = World(3, policy=Deferred(max_delay_ms=MAX_DELAY_MS), slots=(slots,), settings=settings)
         self.world.configure(TASKS)
         for name in ("w1", "w2", "w3"):
             self.world.start(name)

@@ -77,7 +77,7 @@ class World:
         *,
         settings: MemberSettings = SETTINGS,
         policy: Policy = Deferred(),  # noqa: B008  # frozen
-        slots: int = NO_LIMIT,
+        slots: Sequence[int] = (NO_LIMIT,),
         stop_ms: tuple[int, int] = (5, 50),
         initial_delay_ms: int = 0,
         clock_drift_ppm: int = 0,

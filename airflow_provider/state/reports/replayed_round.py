@@ -50,7 +50,7 @@ def _why_not_back(this: Round, memory: Memory, move: Move) -> str:
 
 def held_back(this: Round, decided: GroupAssignment, policy: Policy) -> Iterator[str]:
     """A sentence about moves for balance that a policy of steps leaves for later."""
-    left = above_shares(this.configured, decided.target)
+    left = above_shares(this.configured, decided.target, this.costs.slots)
     if not isinstance(policy, Incremental) or not left or decided.memory.ends_ms:
         return
     it = "it stays where it is" if left == 1 else "they stay where they are"

@@ -21,6 +21,7 @@ from airflow_provider.values.model import MemberId, WorkerId
 
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
 WAITS_AT_DRAINING: Final = "tasks wait at a worker that drains"
+OTHER_SLOTS: Final = "workers have other slots than the last round knew"
 TRIED_ELSEWHERE: Final = "a task that has failed is tried on another worker"
 FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING, TRIED_ELSEWHERE})
 """Reasons for a round that only places waiting tasks. It must not stop running ones."""

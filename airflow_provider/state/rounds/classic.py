@@ -7,7 +7,7 @@ identified by its generation and its leader's member id: the coordinator never g
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from reprlib import repr as short
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ class ClassicRecord(GroupRecord):
     :param leader_member: the leader's member id
     :param memory: what the leader carries to the next round
     :param learner_memory: the same, including what it remembers of learners; None in a group where nothing is learned
+    :param slots: the members' slots, as far as the leader knew them; empty if all of these are equal
     """
 
     generation: GenerationId
@@ -48,6 +49,7 @@ class ClassicRecord(GroupRecord):
     protocol: SubProtocol
     memory: Memory
     learner_memory: LearnerMemory | None = None
+    slots: Mapping[WorkerId, int] = field(default_factory=dict)
 
     @property
     def round_id(self) -> Mapping[str, int]:
@@ -96,6 +98,7 @@ class ClassicRecord(GroupRecord):
             "protocol": self.protocol.value,
             "memory": self._memory_to_json(),
             "learner_memory": None if self.learner_memory is None else self.learner_memory.to_json(),
+            **({"slots": dict(self.slots)} if self.slots else {}),
         }
 
     def _memory_to_json(self) -> dict[str, Any]:
@@ -134,6 +137,10 @@ class ClassicRecord(GroupRecord):
                 at_ms=whole_from_json(data["at_ms"], "a time"),
                 memory=memory,
                 learner_memory=learners,
+                slots={
+                    WorkerId(name_from_json(worker)): whole_from_json(slots, "a number of slots")
+                    for worker, slots in data.get("slots", {}).items()
+                },
                 given_up={} if learners is None else learners.given_up,
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
                 unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),

@@ -40,7 +40,7 @@ class SlotShortage:
         tasks = "1 stream" if self.unbounded == 1 else f"{self.unbounded} streams"
         if self.stuck:
             where = ", ".join(f"{number} on {worker}" for worker, number in sorted(self.stuck.items()))
-            what = f"{tasks}, {slots}, and each worker gets as many streams, whatever slots it has"
+            what = f"{tasks}, {slots}, and streams with a warm-up are spread evenly, whatever slots workers have"
             return f"{what}: some wait for ever ({where}), unless others end; give all workers the same slots"
         if self.wanted == self.unbounded:
             waits = "1 of them waits" if self.missing == 1 else f"{self.missing} of them wait"
@@ -75,7 +75,9 @@ def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | 
 
 
 def _stuck(unbounded: list[TaskId], status: StatusSnapshot) -> Mapping[WorkerId, int]:
-    """How many streams wait on each worker and stay there, because no other worker has fewer streams to even out."""
+    """How many streams wait on each worker and stay there, because no other worker has fewer streams to even out:
+    streams with a warm-up are spread evenly.
+    """
     group, said = status.group, status.workers
     if group is None or group.revokes or BRIDGE in group.members:
         return {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from airflow_provider.assignment.costs import NO_COSTS, Costs
 from airflow_provider.state.records import PlanRecord, TaskKind, TaskState, TaskStatus, cost_of
@@ -13,7 +14,7 @@ from airflow_provider.state.records.slots import MOST_SLOTS
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.bridge import BRIDGE
-from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 def costs_of(
@@ -27,8 +28,9 @@ def costs_of(
     """
     times = {task: last.times_ms for task, last in status.tasks.items() if last.took_before_ms or last.took_ms}
     plans = {job: plan for job in jobs.jobs if (plan := jobs.plan_of(job)) is not None}
+    slots = slots_of(status)
     if not times and not any(plan.weights or plan.large for plan in plans.values()):
-        return NO_COSTS
+        return replace(NO_COSTS, slots=slots)
     batch = {job: plan for job, plan in plans.items() if jobs.jobs[job].kind is TaskKind.BATCH}
     of = {
         task: cost_of(batch[task.job].weight_of(task.index), times.get(task, ()))
@@ -47,8 +49,13 @@ def costs_of(
             if (last := status.tasks.get(task)) is not None and (last.state is TaskState.RUNNING or task in pinned)
         },
         large={TaskId(job, index): wants for job, plan in plans.items() for index, wants in plan.large.items()},
-        slots={worker: min(said.slots, MOST_SLOTS) for worker, said in status.workers.items() if worker != BRIDGE},
+        slots=slots,
     )
+
+
+def slots_of(status: StatusSnapshot) -> dict[WorkerId, int]:
+    """The slots of each worker, as it has written. A bridge stands for several workers, whose slots are not known."""
+    return {worker: min(said.slots, MOST_SLOTS) for worker, said in status.workers.items() if worker != BRIDGE}
 
 
 def _left(cost: float, ran_s: float) -> float:

@@ -8,13 +8,15 @@ from airflow_provider.assignment.balance import Pool
 from airflow_provider.assignment.by_cost import CostPool
 from airflow_provider.assignment.costs import NO_COSTS
 from airflow_provider.assignment.learners.lessons import Excess
+from airflow_provider.assignment.portions import portions, uneven
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
 from airflow_provider.assignment.weights import split
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.state.records.held_back import may_not_be_started
-from airflow_provider.state.rounds.causes import FREE_SLOT, WAITS_AT_DRAINING
+from airflow_provider.state.rounds.causes import FREE_SLOT, OTHER_SLOTS, WAITS_AT_DRAINING
+from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.rounds.record import GroupRecord
-from airflow_provider.state.views.costs import costs_of
+from airflow_provider.state.views.costs import costs_of, slots_of
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.progress import configured, revocation_rank
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -45,9 +47,9 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     """The reason for a rebalance, if it would fill a free slot, or take tasks from a draining worker that will never
     start them. Such a round moves only waiting tasks.
 
-    Of the workers that stay, the one with the fewest tasks gets some first. Its slots are in its own record. Tasks with
-    state are counted as the assignor counts them, as if they were already spread: a round for tasks that are still
-    being learned would change nothing.
+    Of the workers that stay, the one that lacks the most of its share gets some first. Its slots are in its own record.
+    Tasks with state are counted as the assignor counts them, as if they were already spread: a round for tasks that are
+    still being learned would change nothing.
 
     There is no reason while another round follows anyway (tasks are being revoked, or a delay is running): its result
     is not known yet, and a round right after one that revoked moves nothing.
@@ -74,6 +76,21 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     theirs = unfinished - of_draining
     staying = _Staying(record, jobs, status, left, unfinished, theirs, wall_ms=wall_ms, pinned=pinned)
     return FREE_SLOT if any(map(staying.surely_wait, staying.moves())) else None
+
+
+def other_slots(status: StatusSnapshot) -> str | None:
+    """The reason for a rebalance, if slots differ from those by which the last round has shared out the work: its
+    leader had not read them yet, or a worker is back with others.
+
+    :returns: the reason; None: there is none, or another round follows anyway
+    """
+    record = status.group
+    if not isinstance(record, ClassicRecord) or record.revokes or record.deadline_ms:
+        return None
+    slots = slots_of(status)
+    known = {worker: slots[worker] for worker in record.members if slots.get(worker)}
+    equal = not (record.slots or uneven(known, known))
+    return None if equal or known.items() <= record.slots.items() else OTHER_SLOTS
 
 
 class _Staying:
@@ -110,6 +127,7 @@ class _Staying:
         self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
         self._by_cost = NO_TASKS if stateful else self._costs.among(unfinished)
         self._total = len(theirs - self._by_cost)
+        self._slots = slots_of(status)
         self._excess = _of_stateful(record, stateful, left)
         idle = stateful - self._started - learned
         self._idle = {worker: tasks & idle for worker, tasks in left.items()}
@@ -140,19 +158,22 @@ class _Staying:
         return {} if self._free.isdisjoint(pool.place(NO_TASKS.union(*taken.values()))) else taken
 
     def _above_shares(self) -> Shares:
-        """The waiting tasks above the shares of their workers, if the worker with the fewest tasks has a free slot."""
+        """The waiting tasks above the shares of their workers, if the worker that lacks the most has a free slot."""
         running = {worker: tasks & self._started for worker, tasks in self._others.items()}
         loads = {
             worker: len(self._others[worker]) + len(tasks & self._by_cost & self._started) + self._excess.loads[worker]
             for worker, tasks in self._left.items()
         }
-        fewest = min(loads.values())
-        if not any(load == fewest < self._capacity[worker] for worker, load in loads.items()):
+        whole = portions(self._total, loads, self._slots).whole
+        most_lacking = min(load - whole[worker] for worker, load in loads.items())
+        if not any(
+            load - whole[worker] == most_lacking and load < self._capacity[worker] for worker, load in loads.items()
+        ):
             return {}
         stops = self._excess.stops()
         fixed = {worker: number + len(running[worker]) for worker, number in self._excess.even(stops).items()}
         waiting = {worker: minus(tasks, running[worker]) for worker, tasks in self._others.items()}
-        pool = Pool(self._total, waiting, {}, fixed)
+        pool = Pool(self._total, waiting, {}, fixed, self._slots)
         return merged((pool.relieve({}), self._excess.idle(self._idle)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Policy
 from airflow_provider.assignment.weights import assign
@@ -34,6 +35,7 @@ class Group:
     :ivar absent: what those who are gone have said of it
     :ivar stays: what is not stopped for balance
     :ivar weights: for how many workers some stand
+    :ivar slots: those of workers that have told them
     """
 
     def __init__(self, jobs: Mapping[str, int] | None = None, *, policy: Policy = DEFERRED) -> None:
@@ -49,6 +51,7 @@ class Group:
         self.absent: dict[WorkerId, Absence] = {}
         self.stays = NO_TASKS
         self.weights: dict[WorkerId, int] = {}
+        self.slots: dict[WorkerId, int] = {}
 
     @property
     def configured(self) -> Tasks:
@@ -96,6 +99,7 @@ class Group:
                 named=frozenset(self.owned) if self.named else frozenset(),
                 absent=self.absent,
                 stays=self.stays,
+                costs=Costs(slots=self.slots),
             ),
             self.memory,
             policy=self.policy,

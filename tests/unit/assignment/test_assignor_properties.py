@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import ClassVar
+
 import pytest
 from assignor_group import (
     MAX_DELAY_MS,
@@ -136,14 +140,34 @@ def assert_balanced(group: Group) -> None:
     everything = [task for tasks in group.owned.values() for task in tasks]
     assert len(everything) == len(set(everything))
     assert set(everything) == group.configured
-    for counts in (group.planner_counts(), group.task_counts()):
-        assert max(counts) - min(counts) <= 1
+    for kind in (planners_in, tasks_in):
+        assert_shared_out(group, kind, group.owned)
+
+
+def assert_shared_out(group: Group, kind: Callable[[Tasks], Tasks], owned: Mapping[WorkerId, Tasks]) -> None:
+    """Each has the whole part of its quota, or one more."""
+    least = least_of(group, kind, len(kind(group.configured)))
+    assert {len(kind(tasks)) - least[worker] for worker, tasks in owned.items()} <= {0, 1}
+
+
+def least_of(group: Group, kind: Callable[[Tasks], Tasks], total: int) -> dict[WorkerId, int]:
+    """The whole part of each worker's quota: planners are shared out evenly, tasks in proportion to the slots. Workers
+    that have not told theirs count as the mean of those that have.
+    """
+    told = [group.slots[worker] for worker in group.owned if worker in group.slots]
+    mean = Fraction(sum(told), len(told)) if told and kind is tasks_in else Fraction(1)
+    weights = {worker: mean if kind is planners_in else group.slots.get(worker, mean) for worker in group.owned}
+    return {worker: int(total * weight / sum(weights.values())) for worker, weight in weights.items()}
 
 
 class Histories(RuleBasedStateMachine):
-    """Joins, departures, returns, jobs that change, rounds that fail, leaders that change, in any order."""
+    """Joins, departures, returns, jobs that change, rounds that fail, leaders that change, in any order.
+
+    :ivar sizes: how many slots a worker may have; None: it does not tell
+    """
 
     away = Bundle("away")
+    sizes: ClassVar[Sequence[int | None]] = (None,)
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,11 +176,19 @@ class Histories(RuleBasedStateMachine):
         self.names = 2
         self.waiting_since: dict[TaskId, int] = {}
 
-    @rule(number=st.integers(1, 3))
-    def workers_join(self, number: int) -> None:
+    @rule(number=st.integers(1, 3), data=st.data())
+    def workers_join(self, number: int, data: st.DataObject) -> None:
         for _ in range(number):
-            self.group.join(f"w{self.names}")
+            self.join(f"w{self.names}", NO_TASKS, data)
             self.names += 1
+
+    def join(self, worker: str, tasks: Tasks, data: st.DataObject) -> None:
+        self.group.join(worker, owning=tasks)
+        slots = data.draw(st.sampled_from(self.sizes))
+        if slots is None:
+            self.group.slots.pop(WorkerId(worker), None)
+        else:
+            self.group.slots[WorkerId(worker)] = slots
 
     @rule(target=away, data=st.data())
     def worker_goes_away(self, data: st.DataObject) -> object:
@@ -165,10 +197,10 @@ class Histories(RuleBasedStateMachine):
         worker = data.draw(st.sampled_from(sorted(self.group.owned)))
         return worker, self.group.leave(worker)
 
-    @rule(who=consumes(away), keeps_tasks=st.booleans())
-    def worker_comes_back(self, who: tuple[str, Tasks], keeps_tasks: bool) -> None:
+    @rule(who=consumes(away), keeps_tasks=st.booleans(), data=st.data())
+    def worker_comes_back(self, who: tuple[str, Tasks], keeps_tasks: bool, data: st.DataObject) -> None:
         worker, tasks = who
-        self.group.join(worker, owning=tasks if keeps_tasks else NO_TASKS)
+        self.join(worker, tasks if keeps_tasks else NO_TASKS, data)
 
     @rule(job=st.sampled_from("abcdef"), number=st.integers(0, 9))
     def job_is_submitted_or_resized(self, job: str, number: int) -> None:
@@ -240,11 +272,12 @@ class Histories(RuleBasedStateMachine):
         configured, balancing = self.group.configured, stopped_for_balance(outcome)
         twice = moved_because(MoveReason.DUPLICATE, outcome) & stopped(outcome)
         for kind in (planners_in, tasks_in):
-            kept = [len(kind(owned & configured - twice)) for owned in before.values()]
-            assert sum(len(kind(move.tasks)) for move in balancing) == stops_needed(kept, len(kind(configured)))
+            total = len(kind(configured))
+            least = least_of(self.group, kind, total)
+            above = [len(kind(owned & configured - twice)) - least[worker] for worker, owned in before.items()]
+            assert sum(len(kind(move.tasks)) for move in balancing) == stops_needed(above, total - sum(least.values()))
             if not kind(stopped(outcome) & configured):
-                after = [len(kind(tasks)) for tasks in outcome.target.values()]
-                assert max(after) - min(after) <= 1
+                assert_shared_out(self.group, kind, outcome.target)
 
     def check_what_waits(self, outcome: GroupAssignment, waiting: Tasks) -> None:
         """Work is nowhere only while a delay runs, and never longer than the maximum."""
@@ -258,10 +291,12 @@ class Histories(RuleBasedStateMachine):
         assert Memory.from_json(self.group.memory.to_json()) == self.group.memory
 
 
-def stops_needed(kept: list[int], total: int) -> int:
-    """The fewest that have to stop for everybody to have its share of the total; some may have one more."""
-    share, extras = divmod(total, len(kept))
-    above = [number - share for number in kept if number > share]
+def stops_needed(above: list[int], extras: int) -> int:
+    """The fewest that have to stop for everybody to have the whole part of its quota, and so many workers one more.
+
+    :param above: how much more each has
+    """
+    above = [number for number in above if number > 0]
     return sum(above) - min(extras, len(above))
 
 
@@ -269,5 +304,14 @@ def stopped_for_balance(outcome: GroupAssignment) -> list[Move]:
     return [move for move in moves_because(MoveReason.BALANCE, outcome) if move.target is None]
 
 
+class UnequalHistories(Histories):
+    """The same with workers of different sizes, some of which come back with another one."""
+
+    sizes = (None, 1, 2, 3, 8, 16)
+
+
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(patient, max_examples=examples(20), stateful_step_count=40)
+TestUnequalHistories = UnequalHistories.TestCase
+TestHistories.settings = TestUnequalHistories.settings = settings(
+    patient, max_examples=examples(20), stateful_step_count=40
+)

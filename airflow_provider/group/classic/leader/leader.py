@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider.assignment import weights
 from airflow_provider.assignment.learners.model import LearnerAssignment
 from airflow_provider.assignment.model import GroupAssignment, Memory, Move, MoveReason, Round
+from airflow_provider.assignment.portions import uneven
 from airflow_provider.assignment.shares import minus, without
 from airflow_provider.group.classic.leader import extensible_round
 from airflow_provider.group.classic.leader.call import Call
@@ -157,6 +158,7 @@ def _record(
         memory=memory,
         policy=call.policy if call.protocol.cooperative else None,
         lost=lost_since(names, call.absent, call.last_record),
+        slots=uneven(names, call.costs.slots),
         unchanged=0 if _changes(decided, call.last_record) else _unchanged(call, frozenset(names), memory),
     )
 

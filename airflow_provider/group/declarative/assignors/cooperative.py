@@ -146,7 +146,7 @@ def _known(group: Group) -> _Known:
             draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None)
             | group.held_back,
             stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _places_what_waits(group) else NO_TASKS,
-            costs=group.costs,
+            costs=group.costs.at({names[member]: said.slots for member, said in facts.items() if said.slots > 0}),
             tried=group.tried,
         ),
         memory=Memory(

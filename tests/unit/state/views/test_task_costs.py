@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.assignment.costs import Costs
 from airflow_provider.state.records import (
     JobDefinition,
     JobError,
@@ -102,7 +102,7 @@ def test_the_times_of_the_last_five_runs_are_known() -> None:
 
 
 def test_there_are_no_costs_if_nothing_is_known() -> None:
-    assert costs_of(jobs(plan_of(None, None, None)), status(), WANTED, wall_ms=0) is NO_COSTS
+    assert costs_of(jobs(plan_of(None, None, None)), status(), WANTED, wall_ms=0) == Costs(slots={W1: 2})
 
 
 def test_the_slots_of_tasks_are_known_before_their_costs() -> None:

@@ -1,0 +1,95 @@
+"""How many tasks each worker may have: in proportion to its slots, by the method of largest remainders.
+
+A worker's quota is the number of all tasks times its part of all slots. It may have the whole part of its quota, and as
+many workers as are needed so that the sum is right may have one more: when tasks are placed, those with the largest
+remainders. A worker that has one more already keeps it, as a move for less than one task would only cost a stop.
+
+A worker whose slots are not known, as one of Java's, counts as the mean of the others. With equal slots the quotas are
+equal, and these are the shares of Kafka Connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from itertools import cycle, islice
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.values.model import WorkerId
+
+Slots = Mapping[WorkerId, int]
+"""How many slots each worker has, as far as it is known."""
+
+NOT_KNOWN: Final[Slots] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Portions:
+    """What workers may have of so many tasks.
+
+    :param whole: the whole part of each worker's quota
+    :param rest: what is left of it, in any unit; empty: all quotas are equal
+    :param extras: how many workers may have one more than the whole part
+    """
+
+    whole: Mapping[WorkerId, int]
+    rest: Mapping[WorkerId, int]
+    extras: int
+
+    @property
+    def equal(self) -> bool:
+        return not self.rest
+
+    def seats(self, loads: Mapping[WorkerId, int], number: int) -> dict[WorkerId, int]:
+        """How many of ``number`` tasks each worker gets, if it has ``loads`` of them already: first what is lacking to
+        the whole part of its quota, then one more for the largest remainders.
+        """
+        lacking = {worker: max(0, whole - loads[worker]) for worker, whole in self.whole.items()}
+        extras = number - sum(lacking.values())
+        if extras < 0:
+            return self._most_lacking(lacking, number)
+        above = {worker: max(0, loads[worker] - whole) for worker, whole in self.whole.items()}
+        for worker in islice(cycle(sorted(lacking, key=lambda name: (above[name], -self.rest[name], name))), extras):
+            lacking[worker] += 1
+        return lacking
+
+    def _most_lacking(self, lacking: Mapping[WorkerId, int], number: int) -> dict[WorkerId, int]:
+        """As when others have more than they may: each task goes to the worker that lacks the most."""
+        seats = dict.fromkeys(lacking, 0)
+        queue = [(-lacks, -self.rest[worker], worker) for worker, lacks in lacking.items()]
+        heapify(queue)
+        for _ in range(number):
+            lacks, rest, worker = queue[0]
+            seats[worker] += 1
+            heapreplace(queue, (lacks + 1, rest, worker))
+        return seats
+
+
+def portions(total: int, workers: Collection[WorkerId], slots: Slots = NOT_KNOWN) -> Portions:
+    """What each of these workers may have of ``total`` tasks.
+
+    :param workers: at least one
+    """
+    weights = _weights(workers, slots)
+    if not weights:
+        share, extras = divmod(total, len(workers))
+        return Portions(dict.fromkeys(workers, share), {}, extras)
+    of_all = sum(weights.values())
+    quotas = {worker: divmod(total * weight, of_all) for worker, weight in weights.items()}
+    whole = {worker: whole for worker, (whole, _) in quotas.items()}
+    return Portions(whole, {worker: rest for worker, (_, rest) in quotas.items()}, total - sum(whole.values()))
+
+
+def uneven(workers: Collection[WorkerId], slots: Slots) -> dict[WorkerId, int]:
+    """The slots of these workers that are known; empty if all of them are equal."""
+    known = {worker: number for worker in workers if (number := slots.get(worker, 0)) > 0}
+    return known if len(set(known.values())) > 1 else {}
+
+
+def _weights(workers: Collection[WorkerId], slots: Slots) -> dict[WorkerId, int]:
+    """The workers' slots, or a multiple of them; empty: as far as is known, all are equal."""
+    known = uneven(workers, slots)
+    together = sum(known.values())
+    return {worker: known[worker] * len(known) if worker in known else together for worker in workers if known}
