@@ -39,8 +39,9 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
     for hand, task in zip(cycle(hands.values()), planners_first):  # not strict: cycle() is endless
         hand.append(task)
     if not may_have.equal:
-        for member, more in deal_seats(tasks, may_have.seats(dict.fromkeys(hands, 0), len(tasks)), {}).items():
-            hands[member] += more
+        seats = may_have.seats(dict.fromkeys(hands, 0), len(tasks))
+        for member, given in deal_seats(tasks, seats, {}).items():
+            hands[member] += given
     streams = {member: frozenset(task for task in hand if not task.is_planner) for member, hand in hands.items()}
     costs = costs.beside({member: costs.taken_by(tasks) for member, tasks in streams.items()})
     for member, more in CostPool(dict.fromkeys(hands, NO_TASKS), {}, by_cost, costs).place(by_cost).items():

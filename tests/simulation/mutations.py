@@ -11,6 +11,7 @@ from simulation.declarative.mutations import DECLARATIVE_MUTATIONS
 from simulation.failure_mutations import FAILURE_MUTATIONS
 from simulation.learner_mutations import LEARNER_MUTATIONS
 from simulation.mutation import Mutation
+from simulation.portion_mutations import PORTION_MUTATIONS
 
 MEMBERSHIP = "airflow_provider.group.classic.member"
 MACHINE = "airflow_provider.group.machine"
@@ -39,33 +40,9 @@ _REST = "everything_converges"
 _NEVER = "nobody_waits_for_a_worker_that_never_returns"
 _BACK = "a_returning_worker_has_its_own_tasks"
 _ANEW = "a_replanned_task_stays_put"
-_SURPLUS = "only_the_surplus_moves"
 _IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
 
 MUTATIONS = (
-    # ---- shares in proportion to slots
-    Mutation(
-        name="counts each worker the same, whatever its slots are",
-        module=f"{ASSIGNORS}.portions",
-        edits=(
-            ("    known = uneven(workers, slots)\n    together", "    known: dict[WorkerId, int] = {}\n    together"),
-        ),
-        plan="unequal-calm",
-        broken=(_SPREAD, _REST, _SURPLUS),
-    ),
-    Mutation(
-        name="gives what is free to whoever has the least, whatever its slots are",
-        module=f"{ASSIGNORS}.balance",
-        edits=(("        if self._portions.equal:\n", "        if True:\n"),),
-        plan="unequal-calm",
-        broken=(_SPREAD, _REST, _SURPLUS),
-    ),
-    Mutation(
-        name="lets the largest remainders have nothing more",
-        module=f"{ASSIGNORS}.balance",
-        edits=(("more - (position < may_have.extras)", "more"),),
-        unit_test="tests/unit/assignment/test_portions.py::test_nobody_gives_up_a_task_for_less_than_a_whole_one",
-    ),
     # ---- the machine
     Mutation(
         name="joins again before the revoked tasks have stopped",
@@ -436,7 +413,7 @@ MUTATIONS = (
     Mutation(
         name="loses what is above the share of whoever came back",
         module=f"{ASSIGNORS}.balance",
-        edits=(("deal(plus(tasks, self._spare), loads", "deal(tasks, loads"),),
+        edits=(("        tasks = plus(tasks, self._spare)\n", ""),),
         plan="calm",
         broken=(_COMPLETE,),
         seed=5,
@@ -516,5 +493,6 @@ MUTATIONS = (
     ),
     *FAILURE_MUTATIONS,
     *LEARNER_MUTATIONS,
+    *PORTION_MUTATIONS,
     *DECLARATIVE_MUTATIONS,
 )

@@ -18,7 +18,7 @@ from airflow_provider.spark.connect.channel import ServerChannel
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.messages import Caller
 from airflow_provider.spark.connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
-from airflow_provider.spark.runner import QueriesEvent, QueryAdopted, QueryUnreachable, TaskFinished
+from airflow_provider.spark.runner import QueriesEvent, QueryAdopted, QueryUnreachable, ServersSilent, TaskFinished
 from airflow_provider.spark.runners import watches
 from airflow_provider.worker.hands.servers import Servers
 
@@ -193,8 +193,9 @@ async def test_a_changed_token_is_used_for_queries_that_are_already_watched(
         known.append("of-tuesday")
         await eventually(lambda: queries.condition == "", "it asks with the new one")
         query.active = False
-        await eventually(lambda: len(heard) == 2)
-        assert isinstance(heard[1], TaskFinished), "and hears of its end"
+        await eventually(lambda: len(heard) == 4)
+        assert heard[1:3] == [ServersSilent(silent=True), ServersSilent(silent=False)]
+        assert isinstance(heard[3], TaskFinished), "and hears of its end"
     finally:
         await queries.close()
         await fake.stop()
