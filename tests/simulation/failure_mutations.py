@@ -164,8 +164,7 @@ FAILURE_MUTATIONS = (
         name="keeps places in a worker that is to leave when it has nothing left",
         module="airflow_provider.worker.leave_request",
         edits=(("                self._hands.let_failed_go()\n", ""),),
-        plan="failing-learners",
-        broken=(_REST,),
+        unit_test="tests/unit/worker/test_leave_request.py::test_it_gives_up_at_once_what_has_failed_for_good",
     ),
     Mutation(
         name="gives up what has failed when the membership goes to a triggerer",

@@ -19,7 +19,7 @@ from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import OnQueriesEvent
 from airflow_provider.spark.runners.detached import DetachedQueries
-from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
@@ -137,6 +137,15 @@ async def test_it_goes_on_until_others_have_learned_what_it_has(
     life.membership.listener.may_leave()
     assert_gone(life, await life.outcome(), LeaveReason.DRAINED)
     assert len(life.membership.leaves_soon) == 1, "asked once"
+
+
+async def test_it_gives_up_at_once_what_has_failed_for_good(life: LearningLife) -> None:
+    """Nobody learns that, so its worker would never have nothing left."""
+    life.runner.fail(A0, "boom", retryable=False)
+    await eventually(lambda: life.state(A0) is TaskState.FAILED)
+    assert life.membership.owned == {A0, A1}, "it keeps it, to try it again"
+    await life.ask()
+    await eventually(lambda: life.membership.owned == {A1})
 
 
 async def test_what_comes_back_to_it_meanwhile_it_starts(life: LearningLife) -> None:
