@@ -76,7 +76,7 @@ class AirflowApi:
     :param username: a user of the simple auth manager
     :param password: that user's password
     :param check: called repeatedly during waits; raises if waiting has become useless
-    :param timeout_s: how long to wait for anything, in seconds
+    :param timeout_s: how long to wait for a condition, in seconds; a single answer may always take ``WAIT_S``
     """
 
     def __init__(
@@ -90,10 +90,11 @@ class AirflowApi:
     ) -> None:
         self.url = url
         self._timeout_s = timeout_s
+        self._answer_s = max(timeout_s, WAIT_S)
         self._check = check
         self._credentials = {"username": username, "password": password}
         limits = httpx.Limits(keepalive_expiry=_KEPT_S)
-        self._http = httpx.Client(base_url=url, timeout=timeout_s, trust_env=False, limits=limits)
+        self._http = httpx.Client(base_url=url, timeout=self._answer_s, trust_env=False, limits=limits)
         self._token: str | None = None
 
     def __repr__(self) -> str:
@@ -123,7 +124,7 @@ class AirflowApi:
         :param options: passed on to httpx: ``params``, ``json``
         :raises AirflowApiError: for any status but success
         """
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self._answer_s
         while True:
             answer = self._http.request(
                 method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self.token}"}, **options
