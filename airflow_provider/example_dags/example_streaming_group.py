@@ -64,7 +64,7 @@ with DAG("example_streaming_group", schedule=None, catchup=False, max_active_run
         until="forever",
         allowed_entry_points=["airflow_provider.example_dags.jobs"],
         checkpoint_root=str(FOLDER / "checkpoints"),  # a folder that all workers reach
-        max_delay=0,  # what a worker loses is given to another immediately
+        policy="immediate",  # what a worker loses is given to another without a wait
         kafka_conn_id=KAFKA,
         retries=2,
         retry_delay=timedelta(seconds=1),

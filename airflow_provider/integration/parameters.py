@@ -15,8 +15,6 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from airflow_provider.assignment.learners.model import Limits, LimitsError
-from airflow_provider.assignment.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
 from airflow_provider.spark.connect.server import AllowedServers
 from airflow_provider.spark.job.checkpoints import CheckpointError, usable_root
 from airflow_provider.spark.job.session_conf import AllowedConf
@@ -24,7 +22,7 @@ from airflow_provider.spark.masters import usable_master
 from airflow_provider.state.records.checks import JobError, check_job_name
 from airflow_provider.state.records.slots import MOST_SLOTS
 from airflow_provider.state.views.scaling import Goal, ScaleError, all_but, count, share
-from airflow_provider.values.model import PLANNER_INDEX, ConnectProtocol
+from airflow_provider.values.model import PLANNER_INDEX
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
@@ -33,14 +31,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_GROUP: Final = 249 - len(".status")
 _LONGEST_WORKER: Final = 249
-
-_POLICY_PARAMETERS: Final = {"max_delay_ms": "max_delay", "move_interval_ms": "move_interval"}
-
-_LIMIT_PARAMETERS: Final = {
-    "per_worker": "max_learners",
-    "per_group": "max_group_learners",
-    "longest_ms": "learner_timeout",
-}
 
 E = TypeVar("E", bound=Enum)
 
@@ -128,53 +118,6 @@ def checkpoint_root(value: object) -> str | None:
         return usable_root(text("checkpoint_root", value)) if value else None
     except CheckpointError as wrong:
         raise ValueError(f"checkpoint_root: {wrong}") from None
-
-
-def resolution_policy(
-    policy: object,
-    *,
-    max_delay: TimeSpan | None,
-    max_moves: object,
-    move_interval: TimeSpan | None,
-    protocol: ConnectProtocol,
-) -> Policy:
-    """Make the policy by which a leader resolves an imbalance.
-
-    :param protocol: the worker's
-    :raises ValueError: for invalid settings, and for combinations that make no sense
-    """
-    try:
-        chosen = make_policy(
-            choice("policy", policy, PolicyName),
-            max_delay_ms=None if max_delay is None else milliseconds("max_delay", max_delay),
-            max_moves=None if max_moves is None else whole_number("max_moves", max_moves, least=1),
-            move_interval_ms=None if move_interval is None else milliseconds("move_interval", move_interval),
-        )
-        check_protocol(chosen, protocol)
-    except PolicyError as wrong:
-        parameter = _POLICY_PARAMETERS.get(wrong.setting, wrong.setting)
-        raise ValueError(f"{parameter}: {wrong.problem}") from wrong
-    return chosen
-
-
-def learner_limits(
-    *, max_learners: object, max_group_learners: object, ready_from: object, learner_timeout: TimeSpan
-) -> Limits:
-    """Make the limits of how much is learned at the same time, and for how long.
-
-    :raises ValueError: for a value out of range
-    """
-    if not isinstance(ready_from, (int, float)) or isinstance(ready_from, bool):
-        raise ValueError(f"ready_from: {ready_from!r} must be a number above 0 and at most 1")
-    try:
-        return Limits(
-            per_worker=whole_number("max_learners", max_learners),
-            per_group=whole_number("max_group_learners", max_group_learners),
-            ready_from=as_float(ready_from),
-            longest_ms=milliseconds("learner_timeout", learner_timeout),
-        )
-    except LimitsError as wrong:
-        raise ValueError(f"{_LIMIT_PARAMETERS.get(wrong.limit, wrong.limit)}: {wrong.problem}") from wrong
 
 
 def as_float(number: float) -> float:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class SparkCoordinatorOperator(GroupTask):
-    """Coordinates declarative groups, as ``cospark coordinator`` does, for workers with ``coordinators="dedicated"``.
+    """Coordinates declarative groups, as ``cospark coordinator`` does, for workers whose ``Membership`` has
+    ``coordinators="dedicated"``.
 
     It runs in the triggerer and takes no pool slot. It continues until a user ends its task (marks or clears it), or
     fails after its ``execution_timeout``. Run two in different triggerers, so that one can replace the other.

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignment.policy import Policy, PolicyName
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
@@ -26,11 +25,9 @@ from airflow_provider.integration.parameters import (
     choice,
     group_name,
     is_template,
-    learner_limits,
     milliseconds,
     number_of_slots,
     prefixes,
-    resolution_policy,
     spark_master,
     text,
     text_mapping,
@@ -41,9 +38,17 @@ from airflow_provider.integration.patience import waited_out
 from airflow_provider.integration.task_instance import OVER, TOLD_TO_END, TaskPage
 from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.operators.membership_settings import membership_settings
 from airflow_provider.operators.seen_groups import groups_in_words
 from airflow_provider.operators.tries import Tries, tries_of
+from airflow_provider.operators.worker_options import (
+    Deferred,
+    Incremental,
+    Learners,
+    Membership,
+    learners_of,
+    membership_of,
+    policy_of,
+)
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.spark.connect.server import is_connect
 from airflow_provider.state.records import WorkerPhase
@@ -65,6 +70,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider.state.views.status_view import StatusSnapshot
+
+__all__ = ["Deferred", "Incremental", "Learners", "Membership", "SparkWorkerOperator"]
 
 RUNNERS: Final = ("local", "noop")
 _SAME_NAME: Final = (
@@ -117,39 +124,21 @@ class SparkWorkerOperator(GroupTask):
     :param idle_timeout: fail, without retries, when no worker of the group has had anything to run for this long: the
         group has no jobs (perhaps its name is mistyped), or none with anything left to run. A worker without tasks does
         not fail while others run theirs. By default there is no limit
-    :param session_timeout: the coordinator removes a worker that is silent for this long. It must be longer than the
-        time from a trigger's event to the resumed task, and from a killed triggerer to the one that takes over
-        (Airflow's ``triggerer_health_check_threshold`` and a few seconds)
-    :param heartbeat_interval: time between heartbeats
-    :param rebalance_timeout: how long the coordinator waits for workers to join a rebalance. It must be longer than
-        stopping a task takes, and at least ``session_timeout``
+    :param membership: its timeouts as a member of the group, and who coordinates a declarative one; by default
+        ``Membership()``
     :param policy: how an imbalance is resolved while this worker leads the group; give all workers the same.
-        ``deferred``: lost tasks wait for their worker, and tasks above a worker's share move in one round;
-        ``immediate``: nothing waits; ``incremental``: like ``deferred``, but tasks move in steps, for groups in which
-        it does harm when many move together. How to choose: ``docs/policies.md``
-    :param max_delay: how long lost tasks wait for their worker to come back (Connect's
-        ``scheduled.rebalance.max.delay.ms``); by default 5 minutes, or not at all if ``immediate``
-    :param max_moves: for ``incremental``, which requires it: how many tasks a round takes from their workers at most
-    :param move_interval: for ``incremental``: time from a round that moved tasks to the next one that does (default: 30
-        s)
+        ``deferred``: lost tasks wait up to 5 minutes for their worker, and tasks above a worker's share move in one
+        round; ``immediate``: nothing waits; or with settings: ``Deferred(...)``, ``Incremental(...)``. How to choose:
+        ``docs/policies.md``
     :param group_protocol: ``classic``: Kafka's group protocol, in rounds; ``connect``: a declarative group, in which
         each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. Processes
         that hold such workers may also coordinate groups, with their own session timeout and heartbeat interval. The
         default is ``[cooperative_spark] default_group_protocol``, or ``classic`` if that is not set, and always
         ``classic`` with ``connect_protocol="extensible"``
-    :param coordinators: who coordinates declarative groups. ``members``: the processes that hold workers, also
-        triggerers; ``dedicated``: only processes that do nothing else (``cospark coordinator``)
     :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
         ``extensible``, in which a task that has something to warm up is learned by its new worker before it moves
-    :param learned: for ``extensible``: when this worker stops a task that another one learns. ``when-ready``: when it
-        hears that the other one is ready; ``at-rebalance``: at the start of every rebalance, and it may have to start
-        it again
-    :param max_learners: for ``extensible``: how many tasks a worker learns at a time, while this one leads the group
-    :param max_group_learners: the same for the whole group
-    :param ready_from: for ``extensible``: a task may move here from this progress of its warm-up on (above 0, at most
-        1)
-    :param learner_timeout: for ``extensible``: a warm-up that takes longer is given up, and the task stays where it is,
-        unless its worker leaves
+    :param learners: only with ``extensible``: how much is learned at a time, and for how long; by default
+        ``Learners()``
 
     All times are timedeltas, or seconds.
 
@@ -196,21 +185,11 @@ class SparkWorkerOperator(GroupTask):
         progress_interval: TimeSpan = timedelta(seconds=DEFAULT_PROGRESS_S),
         linger: TimeSpan = timedelta(seconds=5),
         idle_timeout: TimeSpan | None = None,
-        session_timeout: TimeSpan = timedelta(seconds=60),
-        heartbeat_interval: TimeSpan = timedelta(seconds=3),
-        rebalance_timeout: TimeSpan = timedelta(seconds=60),
-        policy: str = PolicyName.DEFERRED.value,
-        max_delay: TimeSpan | None = None,
-        max_moves: int | None = None,
-        move_interval: TimeSpan | None = None,
+        membership: Membership | None = None,
+        policy: Deferred | Incremental | str = PolicyName.DEFERRED.value,
         group_protocol: str | None = None,
-        coordinators: str = Coordinators.MEMBERS.value,
         connect_protocol: str = ConnectProtocol.SESSIONED.value,
-        learned: str = LearnedRule.WHEN_READY.value,
-        max_learners: int = DEFAULT_LIMITS.per_worker,
-        max_group_learners: int = DEFAULT_LIMITS.per_group,
-        ready_from: float = DEFAULT_LIMITS.ready_from,
-        learner_timeout: TimeSpan = timedelta(minutes=30),
+        learners: Learners | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -232,21 +211,11 @@ class SparkWorkerOperator(GroupTask):
         self.progress_interval = progress_interval
         self.linger = linger
         self.idle_timeout = idle_timeout
-        self.session_timeout = session_timeout
-        self.heartbeat_interval = heartbeat_interval
-        self.rebalance_timeout = rebalance_timeout
+        self.membership = membership
         self.policy = policy
-        self.max_delay = max_delay
-        self.max_moves = max_moves
-        self.move_interval = move_interval
         self.group_protocol = group_protocol
-        self.coordinators = coordinators
         self.connect_protocol = connect_protocol
-        self.learned = learned
-        self.max_learners = max_learners
-        self.max_group_learners = max_group_learners
-        self.ready_from = ready_from
-        self.learner_timeout = learner_timeout
+        self.learners = learners
         self.group_link = ""
         self._lineage = UNTOLD
         self._run: WorkerRun | None = None
@@ -282,7 +251,6 @@ class SparkWorkerOperator(GroupTask):
         whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
         self._idle_timeout_ms()
         check_goes_together(self._group_protocol(), self._member(group="group", worker="worker", url=""))
-        choice("coordinators", self.coordinators, Coordinators)
         self._policy()
 
     def _idle_timeout_ms(self) -> int | None:
@@ -298,30 +266,16 @@ class SparkWorkerOperator(GroupTask):
         return choice("[cooperative_spark] default_group_protocol", default, GroupProtocolName)
 
     def _policy(self) -> Policy:
-        return resolution_policy(
-            self.policy,
-            max_delay=self.max_delay,
-            max_moves=self.max_moves,
-            move_interval=self.move_interval,
-            protocol=choice("connect_protocol", self.connect_protocol, ConnectProtocol),
-        )
+        return policy_of(self.policy, self._connect_protocol())
+
+    def _connect_protocol(self) -> ConnectProtocol:
+        return choice("connect_protocol", self.connect_protocol, ConnectProtocol)
 
     def _member(self, *, group: str, worker: str, url: str) -> MemberSettings:
-        return membership_settings(
-            group=group,
-            worker=worker,
-            url=url,
-            connect_protocol=self.connect_protocol,
-            learned=self.learned,
-            limits=learner_limits(
-                max_learners=self.max_learners,
-                max_group_learners=self.max_group_learners,
-                ready_from=self.ready_from,
-                learner_timeout=self.learner_timeout,
-            ),
-            session_timeout=self.session_timeout,
-            heartbeat_interval=self.heartbeat_interval,
-            rebalance_timeout=self.rebalance_timeout,
+        protocol = self._connect_protocol()
+        learners = learners_of(self.learners, protocol)
+        return membership_of(self.membership).settings(
+            group=group, worker=worker, url=url, protocol=protocol, learners=learners
         )
 
     def _spec(self, context: Context) -> WorkerSpec:
@@ -334,7 +288,7 @@ class SparkWorkerOperator(GroupTask):
             policy=self._policy(),
             idle_timeout_ms=self._idle_timeout_ms(),
             group_protocol=self._group_protocol(),
-            coordinators=choice("coordinators", self.coordinators, Coordinators),
+            coordinators=Coordinators(membership_of(self.membership).coordinators),
         )
 
     def _equipment(self, context: Context) -> Equipment:

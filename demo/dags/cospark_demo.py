@@ -8,7 +8,7 @@ from datetime import timedelta
 from airflow.sdk import DAG
 
 from airflow_provider.operators.spark_job import SparkJobOperator
-from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.spark_worker import Deferred, Membership, SparkWorkerOperator
 from airflow_provider.sensors.job import JobSensor
 
 GROUP = "flights"
@@ -22,9 +22,9 @@ OF_THEIR_OWN = {
 DEFAULTS = {
     "slots": 1,
     **({"spark_conn_id": SERVER} if f"AIRFLOW_CONN_{SERVER.upper()}" in os.environ else OF_THEIR_OWN),
-    "session_timeout": timedelta(seconds=45),
-    "max_delay": timedelta(seconds=30),
-    "linger": timedelta(seconds=10),
+    "membership": Membership(session_timeout=45),
+    "policy": Deferred(max_delay=30),
+    "linger": 10,
     "retries": 3,
     "retry_delay": timedelta(seconds=1),
 }

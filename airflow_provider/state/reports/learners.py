@@ -12,7 +12,7 @@ from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import TaskId, WorkerId
 
-_TOO_LONG: Final = "it took longer than learner_timeout"
+_TOO_LONG: Final = "it took longer than the timeout of learners"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

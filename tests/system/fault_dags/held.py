@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG
 from waiting import LONGEST_SESSION_S, SLOWNESS
 
-from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.spark_worker import Membership, SparkWorkerOperator
 
 WORKER: dict[str, Any] = {
     "group": "{{ dag_run.conf['group'] }}",
@@ -19,9 +20,9 @@ WORKER: dict[str, Any] = {
     "until": "forever",
     "allowed_entry_points": ["jobs"],
     "linger": 1,
-    "heartbeat_interval": 1,
-    "session_timeout": LONGEST_SESSION_S,
-    "rebalance_timeout": LONGEST_SESSION_S,
+    "membership": Membership(
+        session_timeout=LONGEST_SESSION_S, heartbeat_interval=1, rebalance_timeout=LONGEST_SESSION_S
+    ),
     "retries": 2,
     "retry_delay": timedelta(0),
 }
@@ -30,4 +31,5 @@ with DAG("held"):
     SparkWorkerOperator(task_id="w1", **WORKER)
 
 with DAG("held_shortly"):
-    SparkWorkerOperator(task_id="w1", **{**WORKER, "session_timeout": 7 * SLOWNESS})
+    shorter = replace(WORKER["membership"], session_timeout=7 * SLOWNESS)
+    SparkWorkerOperator(task_id="w1", **{**WORKER, "membership": shorter})

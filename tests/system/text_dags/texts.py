@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, AssetWatcher, task
 from waiting import LONGEST_SESSION_S
 
-from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.spark_worker import Membership, SparkWorkerOperator
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.triggers.group_event import GroupEventTrigger
 
@@ -25,9 +25,9 @@ with DAG("texts"):
         until="forever",
         allowed_entry_points=["text_jobs"],
         linger=1,
-        heartbeat_interval=1,
-        session_timeout=LONGEST_SESSION_S,
-        rebalance_timeout=LONGEST_SESSION_S,
+        membership=Membership(
+            session_timeout=LONGEST_SESSION_S, heartbeat_interval=1, rebalance_timeout=LONGEST_SESSION_S
+        ),
         **GROUP,
     )
     says = JobSensor(task_id="says", job="says", **WAITS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from airflow.sdk import DAG
 from waiting import LONGEST_SESSION_S, SLOWNESS
 
 from airflow_provider.operators.spark_job import SparkJobOperator
-from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.spark_worker import Membership, SparkWorkerOperator
 from airflow_provider.sensors.job import JobSensor
 
 GROUP: dict[str, Any] = {"group": "{{ dag_run.conf['group'] }}", "kafka_conn_id": "broker"}
@@ -22,10 +23,9 @@ WORKER: dict[str, Any] = {
     "until": "forever",
     "allowed_entry_points": ["jobs"],
     "linger": 1,
-    "heartbeat_interval": 1,
-    "session_timeout": LONGEST_SESSION_S,
-    "rebalance_timeout": LONGEST_SESSION_S,
-    "max_delay": timedelta(minutes=5),
+    "membership": Membership(
+        session_timeout=LONGEST_SESSION_S, heartbeat_interval=1, rebalance_timeout=LONGEST_SESSION_S
+    ),
     "retries": 2,
     "retry_delay": timedelta(0),
 }
@@ -73,7 +73,11 @@ with DAG("on_server"):
 
 with DAG("brief_session"):
     # It is tried again when its session is over, also where that takes longer.
-    brief = {"session_timeout": 7 * SLOWNESS, "retries": 1, "retry_delay": timedelta(seconds=10 * SLOWNESS)}
+    brief = {
+        "membership": replace(WORKER["membership"], session_timeout=7 * SLOWNESS),
+        "retries": 1,
+        "retry_delay": timedelta(seconds=10 * SLOWNESS),
+    }
     SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})
 
 with DAG("until_drained"):

@@ -16,7 +16,7 @@ from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
-from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.spark_worker import Learners, SparkWorkerOperator
 from airflow_provider.operators.steer_spark_job import AlterSparkJobOperator, PauseSparkJobOperator
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.job import JobSensor
@@ -38,7 +38,7 @@ class TestMapped:
         [
             (SparkWorkerOperator, {**WORKER, "policy": "defered"}, {"slots": [1, 1]}, "policy"),
             (SparkWorkerOperator, WORKER, {"policy": ["immediate", "defered"]}, "policy"),
-            (SparkWorkerOperator, {**WORKER, "session_timeout": 4}, {"slots": [1]}, "session_timeout"),
+            (SparkWorkerOperator, WORKER, {"learners": [None, Learners()]}, "learners"),
             (SparkWorkerOperator, WORKER, {"slots": ["2", 0]}, "slots"),
             (SparkWorkerOperator, WORKER, {"worker": ["a", "b", "not a name"]}, "worker"),
             (SparkJobOperator, {**JOB, "kind": "stream"}, {"job": ["a", "b"]}, "kind"),
@@ -74,7 +74,9 @@ class TestMapped:
         with dag:
             known_later = names()
             SparkWorkerOperator.partial(**WORKER).expand(worker=known_later)
-            SparkWorkerOperator.partial(**{**WORKER, "task_id": "p"}, max_moves=3).expand(policy=known_later)
+            SparkWorkerOperator.partial(**{**WORKER, "task_id": "p"}, learners=Learners()).expand(
+                connect_protocol=known_later
+            )
             SparkJobOperator.partial(**JOB).expand_kwargs(known_later.map(lambda name: {"job": name}))
 
     def test_the_running_task_fails_for_good(self, dag: DAG) -> None:

@@ -17,7 +17,7 @@ from airflow_provider.cli import main as cli
 from airflow_provider.kafka.tls import _SUPPORTED
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.operators.spark_job import SparkJobOperator
-from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.spark_worker import Deferred, Incremental, Learners, Membership, SparkWorkerOperator
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.job import JobContext, TaskContext
@@ -34,10 +34,16 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 @pytest.mark.parametrize("operator", [ScaleSparkGroupOperator, SparkJobOperator, SparkWorkerOperator])
 def test_an_operators_table_has_its_parameters_and_what_is_templated(operator: type[BaseOperator]) -> None:
-    section = _part(DAGS, rf"^## [\w ]+: {operator.__name__}\n", r"^## ")
+    section = _part(DAGS, rf"^## [\w ]+: {operator.__name__}\n", r"^##")
     cells = "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
     assert _names(cells) == _parameters(operator) - {"kafka_conn_id"}
     assert _names(_part(section, r"^Templated: ", r"\.\n")) == set(operator.template_fields)
+
+
+@pytest.mark.parametrize("value", [Deferred, Incremental, Learners, Membership])
+def test_the_table_of_a_workers_values_has_their_settings(value: type) -> None:
+    rows = re.findall(rf"^\| `{value.__name__}` \| (`.*?) \|", DAGS, re.MULTILINE)
+    assert _names("".join(rows)) == _parameters(value)
 
 
 @pytest.mark.parametrize("sensor", [JobSensor, AssignmentEpochSensor])

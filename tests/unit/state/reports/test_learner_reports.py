@@ -108,7 +108,7 @@ def test_what_took_too_long_is_said_by_a_worker_that_was_there_all_the_time() ->
     status = failing()
     there = replace(status.workers[W2], member_id=MemberId("w2-member"))
     told = given_up(replace(status, workers={**status.workers, W2: there}))
-    assert [one.error for one in told] == ["no table", "it took longer than learner_timeout"]
+    assert [one.error for one in told] == ["no table", "it took longer than the timeout of learners"]
     anew = replace(there, member_id=MemberId("w2-anew"), failed_warm_ups=())
     assert [one.error for one in given_up(replace(status, workers={**status.workers, W2: anew}))] == ["", ""]
 
