@@ -74,7 +74,7 @@ def _add_submit(actions: Any) -> None:
     submit.add_argument("entry_point", help="package.module:ClassOrFunction, importable on the workers")
     submit.add_argument("--config", default="{}", metavar="JSON", help="a JSON object, or @FILE that holds one")
     submit.add_argument(
-        "--max-tasks", type=int, default=1, metavar="N", help="the most tasks a plan may have (default: 1)"
+        "--max-tasks", type=int, metavar="N", help="the most tasks a plan may have (default: as many as it needs)"
     )
     submit.add_argument("--run-key", default="", metavar="KEY", help="a new key runs the same bounded job again")
     submit.add_argument(

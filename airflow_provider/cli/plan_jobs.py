@@ -72,9 +72,12 @@ async def plan(args: argparse.Namespace, settings: KafkaSettings) -> int:
 def _definition(args: argparse.Namespace, jobs: JobsSnapshot) -> JobDefinition:
     config = json_object_of("--config", args.config)
     if args.entry_point is not None:
-        most = 1 if args.max_tasks is None else args.max_tasks
         return JobDefinition(
-            name=args.name, entry_point=args.entry_point, config=config, max_tasks=most, run_key=args.run_key
+            name=args.name,
+            entry_point=args.entry_point,
+            config=config,
+            max_tasks=args.max_tasks,
+            run_key=args.run_key,
         )
     known = jobs.jobs.get(args.name)
     if known is None:
@@ -98,7 +101,7 @@ def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, An
     context = JobContext(
         name=definition.name,
         config=definition.config,
-        max_tasks=definition.max_tasks,
+        max_tasks=definition.parts,
         run_key=definition.run_key or None,
     )
     try:

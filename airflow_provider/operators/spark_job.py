@@ -70,7 +70,7 @@ class SparkJobOperator(GroupTask):
     :param config: a JSON object for the job's ``plan``, or its text, as a template makes it with ``tojson``. If it does
         not match what the job declares (``config_schema``), it is refused without retries: by this task if
         ``entry_point`` is no template and can be imported here, otherwise by the worker that plans the job
-    :param max_tasks: the most tasks a plan may have
+    :param max_tasks: the most tasks a plan may have; None: as many as it needs
     :param run_key: names one run of the job; under a new key it runs again. By default the DAG run's id for a job that
         ends by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
     :param kind: ``batch``: its tasks end by themselves; ``streaming``: they run until the job is removed
@@ -121,7 +121,7 @@ class SparkJobOperator(GroupTask):
         job: str,
         entry_point: str,
         config: Mapping[str, Any] | str | None = None,
-        max_tasks: int | str = 1,
+        max_tasks: int | str | None = None,
         run_key: str | None = None,
         kind: str = TaskKind.BATCH.value,
         task_retries: int | None = None,
@@ -170,7 +170,7 @@ class SparkJobOperator(GroupTask):
             job="job" if is_template(self.job) else job_name(self.job),
             entry_point="module:Job" if is_template(self.entry_point) else self.entry_point,
             config={} if is_template(self.config) else self.config,
-            max_tasks=1 if is_template(self.max_tasks) else self.max_tasks,
+            max_tasks=None if is_template(self.max_tasks) else self.max_tasks,
             run_key="" if self.run_key is None or is_template(self.run_key) else self.run_key,
             session_conf={} if is_template(self.session_conf) else self.session_conf,
         )
@@ -181,7 +181,7 @@ class SparkJobOperator(GroupTask):
         job: str,
         entry_point: str,
         config: object,
-        max_tasks: int | str,
+        max_tasks: int | str | None,
         run_key: str,
         session_conf: object,
         submitted_by: str = "",
@@ -192,7 +192,7 @@ class SparkJobOperator(GroupTask):
                 name=job,
                 entry_point=entry_point,
                 config=json_map("config", config),
-                max_tasks=whole_number("max_tasks", max_tasks, least=1),
+                max_tasks=None if max_tasks is None else whole_number("max_tasks", max_tasks, least=1),
                 run_key=run_key,
                 kind=choice("kind", self.kind, TaskKind),
                 retries=self.task_retries,

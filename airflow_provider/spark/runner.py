@@ -34,7 +34,7 @@ class TaskOrder:
     :param run_key: the name of the run of a bounded job
     :param checkpoint_location: see :func:`airflow_provider.spark.job.checkpoints.checkpoint_location`
     :param name: the task's name in the plan, for people; empty: it has none
-    :param max_tasks: for a planner: the most tasks that the plan may have
+    :param max_tasks: for a planner: the most tasks that the plan may have, 1 if nobody has set it
     :param session_conf: settings for its session
     :param bounded: whether the task must end by itself; then a query without end is refused
     """

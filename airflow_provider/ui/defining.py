@@ -36,7 +36,7 @@ class SubmitJob:
     job: str
     entry_point: str
     config: dict[str, Any] = field(default_factory=dict)
-    max_tasks: int = 1
+    max_tasks: int | None = None
     kind: TaskKind = TaskKind.BATCH
     retries: int | None = None
     run_key: str = ""
@@ -106,7 +106,7 @@ class JobForm:
 
     defined_at: int
     config: Mapping[str, Any]
-    max_tasks: int
+    max_tasks: int | None
     retries: int | None
     session_conf: Mapping[str, str]
     declared: Declared

@@ -26,7 +26,7 @@ BAD_JOBS = {
     "unknown": ("jobs_for_tests.nothere:Job", "there is no module jobs_for_tests.nothere on this worker"),
     "misspelt": ("jobs_for_tests:Sqares", "has no attribute Sqares"),
     "no-job": ("jobs_for_tests:no_job", "decorate it with @spark_job"),
-    "too-many": ("jobs_for_tests:too_many", "has 3 tasks, more than max_tasks=2"),
+    "too-many": ("jobs_for_tests:too_many", "returned 3 tasks, but max_tasks is 2"),
 }
 
 

@@ -120,7 +120,8 @@ class JobContext:
 
     :param name: the job's name
     :param config: the job's configuration
-    :param max_tasks: the most tasks that the plan may have
+    :param max_tasks: the most tasks that the plan may have, and the number of parts for work that can be divided into
+        any number. 1 if nobody has set it; the plan may then have as many tasks as it needs
     :param run_key: the name of the run of a bounded job (by default an Airflow run id); None for a job without runs
     :param spark_provider: makes :attr:`spark`
     """
@@ -285,8 +286,8 @@ class SparkJob:
     """
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
-        """The configurations of the tasks: at most ``job.max_tasks`` JSON objects; ``[]``: there is nothing to do. By
-        default, one task with the job's configuration.
+        """The configurations of the tasks: JSON objects, at most ``max_tasks`` if the job was submitted with that;
+        ``[]``: there is nothing to do. By default, one task with the job's configuration.
 
         The same task index should mean the same work from one plan to the next. If it does not, and the tasks are
         streams, give each configuration a ``checkpoint_key`` (see :mod:`airflow_provider.spark.job.checkpoints`).

@@ -45,11 +45,6 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
     configs: Any = job.plan(context)
     if not isinstance(configs, list):
         raise PlanError(context.name, f"must be a list of task configurations, not a {type(configs).__qualname__}")
-    if len(configs) > context.max_tasks:
-        raise PlanError(
-            context.name,
-            f"has {len(configs)} tasks, more than max_tasks={context.max_tasks}; raise max_tasks, or make bigger tasks",
-        )
     slots = _slots_of(context.name, job)
     plan = [{**slots, **_checked(context.name, index, config)} for index, config in enumerate(configs)]
     check_plan_size(context.name, len(json.dumps(plan)))

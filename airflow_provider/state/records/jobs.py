@@ -40,6 +40,17 @@ _LONGEST_WAIT_MS: Final = 2**52
 """Added to the time of day, it is still a number that a record may have."""
 
 
+_OPTIONAL_NUMBERS: Final = (
+    ("max_tasks", 1, sys.maxsize),
+    ("retries", 0, sys.maxsize),
+    ("timeout_ms", 1, _LONGEST_WAIT_MS),
+    ("replan_interval_ms", 1, _LONGEST_WAIT_MS),
+    ("stall_after_ms", 1, _LONGEST_WAIT_MS),
+    ("removal", 0, sys.maxsize),
+)
+"""Fields of a job that may be None, with the least and the most that they may be."""
+
+
 _LEAST_WEIGHT: Final = 1e-15
 _MOST_WEIGHT: Final = 1e15
 _Weight = Annotated[float, msgspec.Meta(ge=_LEAST_WEIGHT, le=_MOST_WEIGHT)]
@@ -62,7 +73,8 @@ class JobDefinition:
     :param name: 1 to 200 letters, digits, ``.``, ``_`` and ``-``, because it becomes part of Kafka keys and of paths
     :param entry_point: ``package.module:Class`` (or a decorated function), importable on the workers
     :param config: any JSON object, given to the job's ``plan``
-    :param max_tasks: the most tasks that a plan may have
+    :param max_tasks: the most tasks that a plan may have; None: nobody has set it, and a plan has as many as it needs
+        (:attr:`parts`). None is not written
     :param run_key: the name of one run of the job, at most 1,000 characters; the same definition with a new key runs
         again
     :param kind: of its tasks
@@ -89,7 +101,7 @@ class JobDefinition:
     name: str
     entry_point: str
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    max_tasks: int = 1
+    max_tasks: int | None = None
     run_key: str = ""
     kind: TaskKind = TaskKind.BATCH
     retries: int | None = None
@@ -114,19 +126,14 @@ class JobDefinition:
                 f" {LONGEST_ENTRY_POINT} characters",
             )
         object.__setattr__(self, "config", json_object(self.name, "config", self.config))
-        self._check_number("max_tasks", self.max_tasks, 1)
-        if self.retries is not None:
-            self._check_number("retries", self.retries, 0)
         self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
-        for name in ("timeout_ms", "replan_interval_ms", "stall_after_ms"):
+        for name, least, most in _OPTIONAL_NUMBERS:
             if (value := getattr(self, name)) is not None:
-                self._check_number(name, value, 1, most=_LONGEST_WAIT_MS)
+                self._check_number(name, value, least, most=most)
         if self.timeout_ms is not None and self.kind is TaskKind.STREAMING:
             raise JobError(self.name, "timeout_ms", "does not apply to a job whose tasks have no end: leave it out")
         check_session_conf(self.name, self.session_conf)
         object.__setattr__(self, "session_conf", dict(self.session_conf))
-        if self.removal is not None:
-            self._check_number("removal", self.removal, 0)
         if not isinstance(self.run_key, str):
             raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
         if len(self.run_key) > LONGEST_RUN_KEY:
@@ -136,7 +143,7 @@ class JobDefinition:
         numbers = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms", "stall_after_ms")
         for name in ("run_key", "submitted_by", "basis", *numbers):
             self._check_plain(name, getattr(self, name))
-        runs = [self.name, self.entry_point, self.config, self.max_tasks, self.kind.value]
+        runs = [self.name, self.entry_point, self.config, self.parts, self.kind.value]
         object.__setattr__(self, "fingerprint", _hash(dump(runs if self.removal is None else [*runs, self.removal])))
 
     def _check_number(self, name: str, value: object, least: int, *, most: int = sys.maxsize) -> None:
@@ -155,6 +162,13 @@ class JobDefinition:
     def bounded(self) -> bool:
         """Whether a run of this job ends by itself."""
         return self.kind is TaskKind.BATCH and self.replan_interval_ms is None
+
+    @property
+    def parts(self) -> int:
+        """In how many tasks a planner divides work that could be in any number of them: in one, if nobody has said how
+        many.
+        """
+        return 1 if self.max_tasks is None else self.max_tasks
 
     def retries_of(self, task: TaskId) -> int | None:
         """How often the task or planner is run again after it has failed; None: as often as it takes. What has no end
@@ -185,7 +199,7 @@ class JobDefinition:
             "name": self.name,
             "entry_point": self.entry_point,
             "config": dict(self.config),
-            "max_tasks": self.max_tasks,
+            **({} if self.max_tasks is None else {"max_tasks": self.max_tasks}),
             "run_key": self.run_key,
             "kind": self.kind.value,
             **({} if self.retries is None else {"retries": self.retries}),
@@ -304,7 +318,7 @@ class PlanRecord:
         for i, config in enumerate(checked):
             check_slots(definition.name, f"plan()[{i}]", config)
         weights = tuple(_taken_weight(definition.name, i, config) for i, config in enumerate(checked))
-        if len(checked) > definition.max_tasks:
+        if not _are_allowed(len(checked), definition):
             raise JobError(
                 definition.name,
                 "plan",
@@ -343,7 +357,7 @@ class PlanRecord:
     def is_of(self, definition: JobDefinition) -> bool:
         """Whether it plans that definition in its present run, with no more tasks than that allows."""
         planned = self.run_key == definition.run_key and self.definition == definition.fingerprint
-        return planned and len(self.configs) <= definition.max_tasks
+        return planned and _are_allowed(len(self.configs), definition)
 
     def says_the_same(self, other: PlanRecord) -> bool:
         """Whether both say the same about the job, whoever made them, and when."""
@@ -457,6 +471,10 @@ class ControlRecord:
         wish = convert(data, cls)
         soon = convert(data, _Soon).learned_first
         return replace(wish, action=ControlAction.LEAVE_SOON) if soon else wish
+
+
+def _are_allowed(tasks: int, definition: JobDefinition) -> bool:
+    return definition.max_tasks is None or tasks <= definition.max_tasks
 
 
 def _taken_weight(job: str, index: int, config: dict[str, Any]) -> float | None:

@@ -37,10 +37,10 @@ export function levelForm(workers, levels, worker) {
 export async function alterForm(job) {
   const { defined_at, config, max_tasks: most, retries, session_conf: conf, declared } = (await ask(`api/definition${about({ job })}`)).body;
   const fields = configPart(declared, config), settings = settingsPart(conf);
-  const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries ?? "", required: retries !== null });
+  const tasks = number("max_tasks", { min: 1, value: most ?? "", required: most !== null }), again = number("retries", { min: 0, value: retries ?? "", required: retries !== null });
   return formOf(
     part(fields.element, () => ({ defined_at, config: changes(config, fields.read()) })),
-    part(labelled("Maximum tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
+    part(labelled("Maximum tasks", tasks), () => (tasks.value === "" || tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
     part(labelled("Retries per task", again), () => (again.value === "" || again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
     part(settings.element, () => ({ session_conf: changes(conf, settings.read()) })),
   );
@@ -58,7 +58,7 @@ export function submitForm() {
   const job = el("input", { name: "job", required: true, pattern: "[A-Za-z0-9._\\-]{1,200}", autocomplete: "off" });
   const entryPoint = el("input", { name: "entry_point", required: true, pattern: "[^\\s:]+:[^\\s:]+", placeholder: "package.module:Class", autocomplete: "off", onchange: declare });
   const kind = select("kind", [["batch", "batch: its tasks end by themselves"], ["streaming", "streaming: its tasks run until it is removed"]]);
-  const tasks = number("max_tasks", { min: 1, value: 1 }), again = number("retries", { min: 0, value: "", required: false });
+  const tasks = number("max_tasks", { min: 1, value: "", required: false }), again = number("retries", { min: 0, value: "", required: false });
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
   const place = el("div", { class: "fields" }), settings = settingsPart({});
   let fields;
@@ -80,7 +80,7 @@ export function submitForm() {
     part(labelled("Entry point *", entryPoint), () => ({ entry_point: entryPoint.value })),
     part(place, () => ({ config: fields.read() })),
     part(labelled("Kind", kind), () => ({ kind: kind.value })),
-    part(labelled("Maximum tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
+    part(labelled("Maximum tasks", tasks, "empty: as many as it plans"), () => (tasks.value === "" ? {} : { max_tasks: tasks.valueAsNumber })),
     part(labelled("Retries per task", again, "empty: streams as often as it takes, others not at all"), () => (again.value === "" ? {} : { retries: again.valueAsNumber })),
     part(settings.element, () => ({ session_conf: settings.read() })),
     part(labelled("Run key", runKey, "a new key runs the same batch job again"), () => ({ run_key: runKey.value })),

@@ -104,6 +104,8 @@ def test_a_job_is_submitted_once_and_with_a_new_run_key_again(cli: Cli) -> None:
     job = cli.topics.jobs.jobs["etl"]
     assert (job.entry_point, job.config, job.max_tasks, job.run_key) == (ENTRY_POINT, {"table": "x"}, 4, "2")
     assert job.submitted_by == user_at_host()
+    cli("submit", "g", "unlimited", ENTRY_POINT)
+    assert cli.topics.jobs.jobs["unlimited"].max_tasks is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicTimeoutError
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
-from airflow_provider.operators.spark_job import RemoveSparkJobOperator
+from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
@@ -46,6 +46,11 @@ class TestJobOperator:
         assert definition.session_conf == {"spark.sql.shuffle.partitions": "8"}
         assert definition.submitted_by == "d.t"
         assert (summary["state"], summary["changed"], summary["counts"]) == ("planning", True, {})
+
+    def test_a_plan_has_as_many_tasks_as_it_needs_unless_somebody_sets_how_many(self, group: FakeGroup) -> None:
+        SparkJobOperator(task_id="t", group="g", job="job", entry_point="module:Job").execute(context())
+        job_operator(max_tasks=3).execute(context())
+        assert [definition.max_tasks for definition in group.submitted] == [None, 3]
 
     def test_settings_that_no_session_can_have_are_refused_at_once_unless_a_template_says_them(self) -> None:
         with pytest.raises(ValueError, match=r"^session_conf: 'spark\.executor\.memory' applies when Spark starts"):

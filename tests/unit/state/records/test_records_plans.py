@@ -45,6 +45,21 @@ def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out() -> None:
         PlanRecord.of(JOB, [{}] * 13, planned_by=W1, at_ms=0)
 
 
+def test_a_job_for_which_nobody_has_set_it_plans_as_many_tasks_as_it_needs() -> None:
+    free = replace(JOB, max_tasks=None)
+    assert JobDefinition.from_json(decode(encode(free.to_json()))) == free
+    assert PlanRecord.of(free, [{}] * 13, planned_by=W1, at_ms=0).is_of(free)
+    assert free.parts == 1, "what can be divided anyhow stays one task"
+
+
+def test_its_streams_go_on_when_an_earlier_release_has_submitted_it_with_one() -> None:
+    """That was the default then: each such job would otherwise be planned again after the upgrade."""
+    free, one = replace(JOB, max_tasks=None), replace(JOB, max_tasks=1)
+    assert PlanRecord.of(one, [{}], planned_by=W1, at_ms=0).is_of(free)
+    assert not free.same_as(one), "submitting it removes the limit"
+    assert not PlanRecord.of(free, [{}] * 2, planned_by=W1, at_ms=0).is_of(one)
+
+
 @pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says() -> None:

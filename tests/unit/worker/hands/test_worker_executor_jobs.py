@@ -237,6 +237,16 @@ async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
         assert worker.topics.jobs.plan_of("a") is None
 
 
+async def test_a_plan_may_have_any_number_of_tasks_if_nobody_has_said_how_many() -> None:
+    async with bench() as worker:
+        await worker.topics.submit(JobDefinition(name="a", entry_point="m:f"))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        assert [order.max_tasks for order in worker.runner.orders] == [1], "for planners that divide by it"
+        worker.runner.finish(PLANNER, [{}, {}])
+        await worker.becomes(PLANNER, TaskState.FINISHED)
+
+
 async def test_a_plan_that_the_topic_does_not_take_fails_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """To write it again and again would bring nothing, and those who wait for the job would never hear of it."""
     async with bench() as worker:
