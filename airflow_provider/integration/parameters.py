@@ -146,15 +146,17 @@ def worker_name(value: object) -> str:
     return _kafka_name("worker", value, _LONGEST_WORKER)
 
 
-def spelled_as_name(text: str) -> str:
-    """A worker's name made of any text: that text if it is one, else as near as can be, with a digest of the text.
+def spelled_as_name(text: str, *, longest: int = _LONGEST_WORKER) -> str:
+    """A name made of any text: that text if it is one, else as near as can be, with a digest of the text.
 
     The same text always makes the same name, and two texts make two.
+
+    :param longest: how many characters it may have; by default as many as a worker's name
     """
-    if _NAME.fullmatch(text) and len(text) <= _LONGEST_WORKER and text not in (".", ".."):
+    if _NAME.fullmatch(text) and len(text) <= longest and text not in (".", ".."):
         return text
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
-    return f"{_NOT_IN_A_NAME.sub('_', text)[: _LONGEST_WORKER - len(digest) - 1]}-{digest}"
+    return f"{_NOT_IN_A_NAME.sub('_', text)[: longest - len(digest) - 1]}-{digest}"
 
 
 def job_name(value: object) -> str:
