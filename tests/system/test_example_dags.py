@@ -80,6 +80,27 @@ def test_each_task_of_a_batch_finishes_once_and_never_runs_twice_at_a_time(
     assert overlaps(steps) == []
 
 
+def check_task_group(airflow: LocalAirflow, example_folder: Path) -> None:
+    tasks = run(airflow, "example_job_task_group")
+    report = airflow.api.xcom(tasks["count_by_digit.result"][0])
+    assert (report["job"], report["counts"]) == ("count_by_digit", {"finished": 4})
+    assert airflow.api.xcom(tasks["add_up"][0]) == {"rows": 1_000_000}
+    summaries = [airflow.api.xcom(worker) for worker in tasks["count_by_digit.worker"]]
+    assert [summary["worker"] for summary in summaries] == [
+        f"example_job_task_group.count_by_digit.worker.{n}" for n in range(2)
+    ]
+    assert {summary["ended"] for summary in summaries} == {"drained"}
+    assert all((example_folder / "task_group" / f"part={part}" / "_SUCCESS").exists() for part in range(4))
+
+
+def test_a_task_group_runs_its_job_and_hands_on_what_its_tasks_return(
+    airflow: LocalAirflow, group: Group, example_folder: Path
+) -> None:
+    check_task_group(airflow, example_folder)
+    group.name = f"{EXAMPLE_GROUP}.task_group"
+    check_declarative(group)
+
+
 def check_streaming(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}

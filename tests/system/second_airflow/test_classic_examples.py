@@ -17,6 +17,7 @@ pytestmark = pytest.mark.thorough
 
 CHECKS: dict[str, Callable[[LocalAirflow, Path], None]] = {
     "batch": examples.check_batch,
+    "task_group": examples.check_task_group,
     "streaming": lambda airflow, _folder: examples.check_streaming(airflow),
     "rebalance": lambda airflow, _folder: examples.check_rebalance(airflow),
 }

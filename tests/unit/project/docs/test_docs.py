@@ -18,7 +18,7 @@ from airflow_provider.cli import main as cli
 
 ROOT = Path(__file__).parents[4]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-OURS = [*(ROOT / "airflow_provider" / "operators").glob("*.py"), *(ROOT / "airflow_provider" / "sensors").glob("*.py")]
+OURS = [file for room in ("operators", "sensors", "task_groups") for file in ROOT.glob(f"airflow_provider/{room}/*.py")]
 OURS += [
     ROOT / "airflow_provider" / name
     for name in ("hooks/spark_group.py", "state/records/jobs.py", "spark/job/__init__.py")

@@ -23,6 +23,7 @@ from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.job import JobContext, TaskContext
 from airflow_provider.state.reports.report import GroupReport, JobReport
 from airflow_provider.state.views.progress import JobProgress, JobState
+from airflow_provider.task_groups.spark_job import SparkJobTaskGroup
 
 ROOT = Path(__file__).parents[4]
 COMMANDS, DAGS, JOBS, OPERATING, ARCHITECTURE = (
@@ -44,6 +45,12 @@ def test_an_operators_table_has_its_parameters_and_what_is_templated(operator: t
 def test_the_table_of_a_workers_values_has_their_settings(value: type) -> None:
     rows = re.findall(rf"^\| `{value.__name__}` \| (`.*?) \|", DAGS, re.MULTILINE)
     assert _names("".join(rows)) == _parameters(value)
+
+
+def test_the_task_groups_table_has_its_parameters() -> None:
+    section = _part(DAGS, r"^## [\w ]+: SparkJobTaskGroup\n", r"^## ")
+    cells = "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
+    assert _names(cells) == _parameters(SparkJobTaskGroup) - {"kafka_conn_id"}
 
 
 @pytest.mark.parametrize("sensor", [JobSensor, AssignmentEpochSensor])
