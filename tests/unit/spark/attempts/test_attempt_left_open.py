@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_runner_attempt import FakeSession, order
+from attempt_jobs import JOBS, order
+from fake_session import FakeSession
 
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
@@ -35,7 +36,7 @@ class LeftOpen(FakeSession):
 def test_it_says_how_it_has_ended_if_its_query_was_not_started(gone: bool, kind: type[Any], event: type[Any]) -> None:
     guard = AttemptGuard(EndlessLease())
     guard.proceed()
-    last = run_attempt(order("fail"), guard, LeftOpen(gone=gone), ["test_runner_attempt"], lambda _: None)
+    last = run_attempt(order("fail"), guard, LeftOpen(gone=gone), [JOBS], lambda _: None)
     assert isinstance(last, QueryDetached)
     assert isinstance(last.otherwise, kind)
     told = heard(last, now_ms=1, wall_ms=2)

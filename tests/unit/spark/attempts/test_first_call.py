@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_runner_attempt import FakeSession, order
+from attempt_jobs import order
+from fake_session import FakeSession
 
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease

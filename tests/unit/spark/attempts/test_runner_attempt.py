@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from attempt_jobs import CALLED, JOBS, ORDERS, fail, order
+from fake_session import FakeSession
 
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import describe, nothing_secret
-from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
+from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.job.asset_writes import AssetWrite
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
-from airflow_provider.spark.lineage import Dataset, Lineage
+from airflow_provider.spark.lineage import Lineage
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
 from airflow_provider.spark.local.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
@@ -35,144 +36,6 @@ from airflow_provider.spark.runner import (
 from airflow_provider.spark.warm_up import WarmUpGuard, warm_up
 from airflow_provider.values.model import PLANNER_INDEX, Epoch, TaskId
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-class Query:
-    """Stands for a started StreamingQuery."""
-
-
-class FakeSession:
-    """A session without Spark; says whether it was opened and closed."""
-
-    def __init__(self) -> None:
-        self.opened = 0
-        self.closed = 0
-        self.forgotten: str | None = None
-
-    def open(self) -> Any:
-        self.opened += 1
-        return "the session"
-
-    def query_id(self, value: object) -> str | None:
-        return "query-1" if isinstance(value, Query) else None
-
-    def left_running(self, value: object) -> str | None:
-        return "it returned a query" if isinstance(value, Query) else self.forgotten
-
-    def await_query(self, query: Query, tell: Callable[[QueryProgress], None]) -> dict[str, int]:
-        tell(QueryProgress(batch=9, rows_per_second=2.5))
-        return {"last_batch": 9}
-
-    def explain(self, error: BaseException) -> BaseException:
-        return error
-
-    def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
-        return make()
-
-    def rehearse(self, stream: object, location: str, guard: TaskGuard) -> Iterator[float]:
-        return iter((0.5, 1.0))
-
-    def cancel(self) -> None: ...
-
-    handle: Any = None
-    left_open = False
-
-    def give_up(self) -> None: ...
-
-    def let_go_on(self, query: Any) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-@spark_job(plan=lambda job: [{"n": n} for n in range(job.config["tasks"])])
-def add(spark: SparkSession, task: TaskContext) -> object:
-    return {"session": spark, "sum": sum(task.config["numbers"]), "attempt": task.attempt, "run": task.run_key}
-
-
-@spark_job
-def write(spark: SparkSession, task: TaskContext) -> object:
-    task.wrote("orders", 7, uri="s3://lake/orders")
-    return 1 / task.config["divide_by"]
-
-
-@spark_job
-def warm_up_first(spark: SparkSession, task: TaskContext) -> object:
-    return {"rehearsed": list(task.rehearse(None))}  # type: ignore[arg-type]
-
-
-@spark_job
-def talk(spark: SparkSession, task: TaskContext) -> object:
-    return "x" * 100_000
-
-
-@spark_job
-def count_beyond_all_bounds(spark: SparkSession, task: TaskContext) -> object:
-    return {"n": 10**4_300}
-
-
-@spark_job
-def stream(spark: SparkSession, task: TaskContext) -> object:
-    return Query()
-
-
-@spark_job
-def fail(spark: SparkSession, task: TaskContext) -> None:
-    raise ValueError("bad row") from KeyError("customer")
-
-
-class SpeechlessError(Exception):
-    def __str__(self) -> str:
-        raise AttributeError("never set")
-
-
-@spark_job
-def fail_without_words(spark: SparkSession, task: TaskContext) -> None:
-    raise SpeechlessError from KeyError("customer")
-
-
-@spark_job
-def leave(spark: SparkSession, task: TaskContext) -> None:
-    raise SystemExit(3)
-
-
-@spark_job
-def fenced(spark: SparkSession, task: TaskContext) -> None:
-    task.fence()
-
-
-ORDERS = Dataset("s3://lake", "orders")
-
-
-@spark_job(lineage=lambda task: Lineage(outputs=[Dataset("s3://lake", task.config["table"])]))
-def write_table(spark: SparkSession, task: TaskContext) -> str:
-    return "written"
-
-
-@spark_job(lineage=lambda task: Lineage(inputs=[task.config["no such table"]]))
-def name_nothing(spark: SparkSession, task: TaskContext) -> str:
-    return "written"
-
-
-@spark_job(lineage=lambda task: [ORDERS])  # type: ignore[arg-type, return-value]  # what a test is about
-def name_a_list(spark: SparkSession, task: TaskContext) -> str:
-    return "written"
-
-
-def order(name: str, index: int = 0, **config: object) -> TaskOrder:
-    return TaskOrder(
-        task=TaskId("job", index),
-        entry_point=f"{__name__}:{name}",
-        config=config,
-        epoch=Epoch(4),
-        attempt=2,
-        run_key="monday",
-        max_tasks=3,
-    )
-
 
 class Attempt:
     """Runs an order and keeps what came of it."""
@@ -183,7 +46,7 @@ class Attempt:
         self.events: list[RunnerEvent] = []
         guard = guard or AttemptGuard(EndlessLease())
         guard.proceed()
-        self.last = run_attempt(order, guard, self.session, [__name__], self.events.append)
+        self.last = run_attempt(order, guard, self.session, [JOBS], self.events.append)
         assert self.session.closed == 1
 
 
@@ -456,19 +319,6 @@ def test_very_long_errors_are_shortened() -> None:
 # ---- its start is stored before its code is called
 
 
-def plan_and_count(job: object) -> list[dict[str, int]]:
-    CALLED.append("plan")
-    return [{}]
-
-
-CALLED: list[str] = []
-
-
-@spark_job(plan=plan_and_count)
-def count_calls(spark: SparkSession, task: TaskContext) -> None:
-    CALLED.append("run")
-
-
 @pytest.mark.parametrize(("index", "called"), [(0, "run"), (PLANNER_INDEX, "plan")], ids=["task", "planner"])
 def test_its_code_is_called_when_its_start_is_stored_and_not_before(index: int, called: str) -> None:
     CALLED.clear()
@@ -481,7 +331,7 @@ def test_its_code_is_called_when_its_start_is_stored_and_not_before(index: int, 
     def store_later(_started: RunnerEvent) -> None:
         threading.Timer(0.1, store).start()
 
-    last = run_attempt(order("count_calls", index), guard, FakeSession(), [__name__], store_later)
+    last = run_attempt(order("count_calls", index), guard, FakeSession(), [JOBS], store_later)
     assert isinstance(last, TaskFinished)
     assert ["stored", called] == CALLED
 
@@ -494,6 +344,6 @@ def test_what_is_told_to_stop_before_its_start_is_stored_has_stopped_and_was_nev
     def revoke(_started: RunnerEvent) -> None:
         guard.stop_soon("revoked")
 
-    last = run_attempt(order("count_calls", index), guard, FakeSession(), [__name__], revoke)
+    last = run_attempt(order("count_calls", index), guard, FakeSession(), [JOBS], revoke)
     assert last == TaskStopped(order=order("count_calls", index), reason="revoked")
     assert not CALLED
