@@ -47,7 +47,7 @@ class Write(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class ReplyAddress:
     """Where a reply has to go."""
 
     api_key: int
@@ -77,7 +77,7 @@ class Sender:
 class Asked:
     """A request that the coordinator handles."""
 
-    sender: Sender
+    address: ReplyAddress
     header: RequestHeader
     body: RequestBody
 
@@ -86,13 +86,13 @@ class Asked:
 class Refused:
     """A request that is refused without the coordinator."""
 
-    sender: Sender
+    address: ReplyAddress
     error_code: KafkaErrorCode
     message: str
 
     def write(self) -> Write:
         """The record of the refusal."""
-        return self.sender.refusal(self.error_code, self.message)
+        return self.address.refusal(self.error_code, self.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +112,21 @@ def read_request(raw: RawRequest, *, shard: int, layout: Layout) -> Asked | Refu
     if not 0 <= header.reply_partition < layout.replies:
         return Unanswerable(f"it wants its reply in partition {header.reply_partition}; there are {layout.replies}")
     key = raw.key if raw.key is not None and len(raw.key) <= _LONGEST_READER else None
-    sender = Sender(header.api_key, header.correlation_id, header.reply_partition, key)
+    address = ReplyAddress(header.api_key, header.correlation_id, header.reply_partition, key)
     if header.api_key not in REQUESTS.bodies or header.api_version not in _VERSIONS:
         return Refused(
-            sender,
+            address,
             KafkaErrorCode.UNSUPPORTED_VERSION,
             f"this coordinator has no version {header.api_version} of API {header.api_key}",
         )
     try:
         body = decode_request(data).body
     except MalformedMessageError as wrong:
-        return Refused(sender, KafkaErrorCode.INVALID_REQUEST, str(wrong))
+        return Refused(address, KafkaErrorCode.INVALID_REQUEST, str(wrong))
     if body.group_id and partition_of(body.group_id, layout.shards) != shard:
         return Refused(
-            sender,
+            address,
             KafkaErrorCode.NOT_COORDINATOR,
             f"group {body.group_id!r} does not belong to shard {shard} of {layout.shards}: find its partition again",
         )
-    return Asked(sender, header, body)
+    return Asked(address, header, body)

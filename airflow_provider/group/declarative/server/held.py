@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container
 from typing import Final
 
-from airflow_provider.group.declarative.protocol.exchange import Sender, Write
+from airflow_provider.group.declarative.protocol.exchange import ReplyAddress, Write
 from airflow_provider.values.error_codes import KafkaErrorCode
 
 FAILED: Final = "the coordinator failed when it handled this request: see its log"
@@ -15,22 +15,22 @@ class Held:
     """The unanswered requests. When the state machine is discarded, they are refused, so that they are sent again."""
 
     def __init__(self) -> None:
-        self._senders: dict[int, Sender] = {}
+        self._addresses: dict[int, ReplyAddress] = {}
         self._answered: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._senders)
+        return len(self._addresses)
 
-    def add(self, request: int, sender: Sender) -> None:
+    def add(self, request: int, address: ReplyAddress) -> None:
         """Add a request."""
-        self._senders[request] = sender
+        self._addresses[request] = address
 
-    def answer(self, request: int) -> Sender | None:
+    def answer(self, request: int) -> ReplyAddress | None:
         """Where a request's reply goes, which will be committed next. None: it already has a reply."""
-        if request in self._answered or request not in self._senders:
+        if request in self._answered or request not in self._addresses:
             return None
         self._answered.add(request)
-        return self._senders[request]
+        return self._addresses[request]
 
     def committed(self) -> None:
         """Forget the answered requests: their replies are committed."""
@@ -39,7 +39,7 @@ class Held:
     def forget(self, requests: Collection[int]) -> None:
         """Forget requests that will be read again."""
         for request in tuple(requests):
-            self._senders.pop(request, None)
+            self._addresses.pop(request, None)
             self._answered.discard(request)
 
     def forget_answered(self, requests: Collection[int]) -> None:
@@ -53,10 +53,10 @@ class Held:
 
         :param faulty: requests for which that would not help; they get UNKNOWN_SERVER_ERROR
         """
-        self._answered = set(self._senders)
+        self._answered = set(self._addresses)
         return [
-            sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED)
+            address.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED)
             if request in faulty
-            else sender.refusal(error_code, message)
-            for request, sender in self._senders.items()
+            else address.refusal(error_code, message)
+            for request, address in self._addresses.items()
         ]

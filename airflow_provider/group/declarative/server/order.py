@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.group.declarative.protocol.exchange import Sender
+from airflow_provider.group.declarative.protocol.exchange import ReplyAddress
 
 _NUMBERS: Final = 2**31
 _READERS: Final = 20_000
@@ -21,13 +21,13 @@ class Order:
     def __init__(self) -> None:
         self._last: dict[bytes, int] = {}
 
-    def was_overtaken(self, sender: Sender) -> bool:
+    def was_overtaken(self, address: ReplyAddress) -> bool:
         """Whether a later request of the same sender came first. If not, this one is remembered."""
-        if sender.reader is None:
+        if address.reader is None:
             return False
-        last = self._last.pop(sender.reader, None)
-        overtaken = last is not None and (sender.correlation_id - last) % _NUMBERS >= _NUMBERS // 2
-        self._last[sender.reader] = last if overtaken and last is not None else sender.correlation_id
+        last = self._last.pop(address.reader, None)
+        overtaken = last is not None and (address.correlation_id - last) % _NUMBERS >= _NUMBERS // 2
+        self._last[address.reader] = last if overtaken and last is not None else address.correlation_id
         if len(self._last) > _READERS:
             del self._last[next(iter(self._last))]
         return overtaken

@@ -19,7 +19,7 @@ from airflow_provider.group.declarative.protocol.exchange import (
     Asked,
     RawRequest,
     Refused,
-    Sender,
+    ReplyAddress,
     Unanswerable,
     Write,
     read_request,
@@ -255,7 +255,7 @@ class Serving:
             asked = self._ask(raw, now_ms)
             if asked is None:
                 continue
-            self._held.add(raw.offset, asked.sender)
+            self._held.add(raw.offset, asked.address)
             event = RequestArrived(
                 now_ms=now_ms,
                 request=RequestId(raw.offset),
@@ -307,16 +307,16 @@ class Serving:
             self._complaints.add(Unreadable(key=raw.key, offset=raw.offset, reason=asked.reason))
         elif isinstance(asked, Refused):
             self._writes.append(asked.write())
-        elif self._order.was_overtaken(asked.sender):
+        elif self._order.was_overtaken(asked.address):
             log.info(
                 "ignoring a request at offset %d that was overtaken by a later one of the same process", raw.offset
             )
         elif raw.offset in self._faulty:
-            self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
+            self._writes.append(asked.address.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
         elif self._faulty.is_quarantined(self._requester_of(asked.body), now_ms):
-            self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, QUARANTINED))
+            self._writes.append(asked.address.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, QUARANTINED))
         elif now_ms < self._closed_until_ms and _makes_records(asked.body):
-            self._writes.append(asked.sender.refusal(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _CLOSED))
+            self._writes.append(asked.address.refusal(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _CLOSED))
         else:
             return asked
         return None
@@ -325,18 +325,18 @@ class Serving:
         return requester_of(body, self._machine.instance_of)
 
     def _refuse(self, request: RequestId, error: KafkaErrorCode, message: str) -> None:
-        sender = self._held.answer(request)
-        if sender is not None:
-            self._writes.append(sender.refusal(error, message))
+        address = self._held.answer(request)
+        if address is not None:
+            self._writes.append(address.refusal(error, message))
 
     def _apply(self, effects: Effects) -> None:
         for record in effects.records:
             key, value = encode_record(record)
             self._writes.append(Write(RECORDS_TOPIC, self._shard, key, value))
         for reply in effects.replies:
-            sender = self._held.answer(reply.request)
-            if sender is not None:
-                self._writes.append(_reply_or_refusal(sender, sender.reply(reply.body)))
+            address = self._held.answer(reply.request)
+            if address is not None:
+                self._writes.append(_reply_or_refusal(address, address.reply(reply.body)))
         self.timer_at_ms = effects.timer_at_ms
         if effects.records:
             self._log.grants(self._machine.longest_session_ms)
@@ -382,7 +382,7 @@ def _makes_records(body: RequestBody) -> bool:
     return joins(body) or isinstance(body, ConnectGroupAlterConfigsRequest)
 
 
-def _reply_or_refusal(sender: Sender, reply: Write) -> Write:
+def _reply_or_refusal(address: ReplyAddress, reply: Write) -> Write:
     """The reply, or a refusal if it is too large for the topic. No record depends on the reply."""
     size = len(reply.value or b"")
     if size <= LARGEST_VALUE:
@@ -391,4 +391,4 @@ def _reply_or_refusal(sender: Sender, reply: Write) -> Write:
         f"the reply has {size} bytes, more than the {LARGEST_VALUE} that a record may have: make the group smaller"
     )
     log.warning("%s", message)
-    return sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, message)
+    return address.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, message)

@@ -319,7 +319,7 @@ class TestReading:
         refused = read_request(RawRequest(0, READER, value), shard=0, layout=ONE)
         assert isinstance(refused, Refused)
         assert refused.error_code == KafkaErrorCode.INVALID_REQUEST
-        assert refused.sender.correlation_id == 3
+        assert refused.address.correlation_id == 3
 
     @pytest.mark.parametrize("change", [b"\x03\xe9\x00\x01", b"\x27\x0f\x00\x00"], ids=["version", "api"])
     def test_what_is_not_known_yet_is_refused_with_its_correlation_id(self, change: bytes) -> None:
@@ -328,7 +328,7 @@ class TestReading:
         assert isinstance(refused, Refused)
         assert refused.error_code == KafkaErrorCode.UNSUPPORTED_VERSION
         assert refused.write().value is not None
-        assert refused.sender.correlation_id == 3
+        assert refused.address.correlation_id == 3
 
     @pytest.mark.parametrize("partition", [-1, 2])
     def test_a_partition_that_is_not_there_can_not_be_answered(self, partition: int) -> None:
