@@ -19,7 +19,6 @@ from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 _by_index = itemgetter(1)
 
-
 NOTHING_BESIDE: Final[Mapping[WorkerId, int]] = MappingProxyType({})
 
 
@@ -43,12 +42,11 @@ def deal(
         return {}
     order = sorted(loads, key=lambda worker: (loads[worker], beside.get(worker, 0), worker))
     held_by_job = _count_jobs(jobs, order, held)
-    in_order = {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
     if loads[order[0]] == loads[order[-1]] and not any(held_by_job.values()):
-        hands = _in_turn(in_order, len(order))
+        hands = _in_turn(jobs, len(order))
     else:
         hands = _one_by_one(
-            in_order,
+            jobs,
             _Queue([loads[worker] for worker in order], [beside.get(worker, 0) for worker in order]),
             held_by_job,
         )
@@ -69,18 +67,18 @@ def deal_seats(tasks: Iterable[TaskId], seats: Mapping[WorkerId, int], held: Sha
     row = _Row([seats[worker] for worker in order])
     held_by_job = _count_jobs(jobs, order, held)
     hands: list[list[TaskId]] = [[] for _ in order]
-    in_order = {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
-    places = chain.from_iterable(row.take(len(of_job), held_by_job[job]) for job, of_job in in_order.items())
-    for place, task in zip(places, chain.from_iterable(in_order.values()), strict=True):
+    places = chain.from_iterable(row.take(len(of_job), held_by_job[job]) for job, of_job in jobs.items())
+    for place, task in zip(places, chain.from_iterable(jobs.values()), strict=True):
         hands[place].append(task)
     return dict(zip(order, hands, strict=True))
 
 
 def _by_job(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
+    """Each job's tasks: jobs by name, tasks by index."""
     jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
     for task in tasks:
         jobs[task[0]].append(task)
-    return jobs
+    return {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
 
 
 class _Row:
