@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RetrySparkJobOperator(SomeTasksOperator):
-    """Tries the tasks of a job's present run again that have failed for good, with all their retries.
+    """Tries those tasks of a job's present run again that have failed for good, with all their retries.
 
     :param group: the group
     :param job: the job's name

@@ -60,14 +60,14 @@ _PARAMETERS = {
 class SparkJobOperator(GroupTask):
     """Submits a job to a group, or changes its definition.
 
-    Submitting the same job under the same run key again only tries those Spark tasks again that have failed for good.
-    For a job that does not end by itself, a later DAG run does so too. Finished tasks stay finished.
+    Submitting the same job under the same run key again only retries Spark tasks that have failed for good. For a job
+    that does not end by itself, a later DAG run does the same. Finished tasks stay finished.
 
     :param group: the group; missing topics are created
     :param job: the job's name: letters, digits, ``.``, ``_`` and ``-``
     :param entry_point: ``package.module:Class``, or a decorated function; the workers must be able and allowed to
         import it
-    :param config: a JSON object for the job's ``plan``, or its text, as a template makes it with ``tojson``. If it does
+    :param config: a JSON object for the job's ``plan``, or its text, as made by a template with ``tojson``. If it does
         not match what the job declares (``config_schema``), it is refused without retries: by this task if
         ``entry_point`` is no template and can be imported here, otherwise by the worker that plans the job
     :param max_tasks: the most tasks a plan may have; None: as many as it needs
@@ -258,7 +258,7 @@ class SparkJobOperator(GroupTask):
     def _check_config(self, definition: JobDefinition) -> None:
         """Check the config before anything is written, if the job can be imported here.
 
-        Not if a template has made the entry point: whoever gives a DAG run its conf could choose what is imported here.
+        Not if the entry point comes from a template: then the conf of a DAG run could choose what is imported here.
 
         :raises AirflowFailException: if the config does not match the job's declaration, or the job's code fails
         """

@@ -76,7 +76,7 @@ __all__ = ["Deferred", "Incremental", "Learners", "Membership", "SparkWorkerOper
 RUNNERS: Final = ("local", "noop")
 _SAME_NAME: Final = (
     "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1 (a backfill has"
-    " its own), or have the run's id in the parameter group"
+    " its own), or put the run's id into the parameter group"
 )
 
 
@@ -94,7 +94,7 @@ class SparkWorkerOperator(GroupTask):
     :param allowed_entry_points: packages or modules that jobs may be imported from. This is the trust boundary: within
         these, whoever may write to the group's jobs topic decides what runs here
     :param allowed_session_conf: settings of Spark that jobs may have besides the usual ones (``docs/job-authors.md``),
-        as patterns such as ``spark.sql.iceberg.*``; never file systems, catalogs and names of classes
+        as patterns such as ``spark.sql.iceberg.*``; never those of file systems, catalogs and classes
     :param worker: the worker's name in the group (its group instance id). It must stay the same over retries, deferrals
         and restarts, and no two workers of a group may share it. By default ``<dag_id>.<task_id>``, with
         ``.<map_index>`` if mapped, so the next run of the DAG has the same workers. If runs can overlap, set
@@ -411,7 +411,7 @@ class SparkWorkerOperator(GroupTask):
             )
 
     def _found(self, spec: WorkerSpec, ending: Ending) -> Finding:
-        """What there is to find out when the trigger has ended so.
+        """What must be found out when the trigger has ended in this way.
 
         When a triggerer stalls, another one takes over its triggers, and may have to join again. The first one is then
         fenced, and its event resumes this task, which was the last one to take the worker's name.

@@ -77,7 +77,7 @@ class RunResult:
 
     @property
     def error(self) -> str | None:
-        """Why it has ended, if not because its work is done."""
+        """Why it has ended, unless its work is done."""
         if self.outcome.ending is not Ending.FENCED or self.then is not Next.RETRY:
             return self.outcome.error
         stuck = ", ".join(map(str, sorted(self.outcome.still_running)))

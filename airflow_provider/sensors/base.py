@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from airflow_provider.triggers.conditions import Answer, Condition
 
 _RETRIES: Final = max(3, conf.getint("core", "default_task_retries", fallback=0))
-"""What a sensor finds fails it without retries. They are for what Airflow does to it: its scheduler may take a task
-that is resumed for one that was killed, and fail it (:mod:`airflow_provider.triggers.resuming`).
+"""What a sensor finds fails it without retries. They are only for Airflow's own mistake: its scheduler may take a
+resumed task for a killed one, and fail it (:mod:`airflow_provider.triggers.resuming`).
 """
 
 _RETRY_DELAY: Final = timedelta(seconds=10)
@@ -47,7 +47,7 @@ class SparkGroupSensor(GroupTask, BaseSensorOperator):
     :param kafka_conn_id: a connection of type ``kafka``
     :param deferrable: wait in the triggerer, which follows the topics and does not poll; otherwise the sensor reads
         them every ``poke_interval``
-    :param retries: none is used for what the sensor finds, so they cost nothing
+    :param retries: not used for what the sensor finds, so they cost nothing
     """
 
     operator_extra_links = (SparkGroupLink(),)
@@ -112,7 +112,7 @@ class SparkGroupSensor(GroupTask, BaseSensorOperator):
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
     def _go_on_with(self, event: Mapping[str, Any], context: Context) -> Any:
-        """Go on as after a trigger's event: what Airflow does about ``soft_fail`` is in that."""
+        """Continue as after a trigger's event, because Airflow handles ``soft_fail`` there."""
         return self.resume_execution("execute_complete", {"event": event}, context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
@@ -126,8 +126,7 @@ class SparkGroupSensor(GroupTask, BaseSensorOperator):
         return self._report_of(event, context)
 
     def _look(self, context: Context) -> Answer | None:
-        """The answer by the topics as they are now; None: the condition does not hold, or they can't be read at
-        present.
+        """The present answer of the topics; None: the condition does not hold, or they can't be read at present.
 
         :raises AirflowFailException: if waiting does not help
         """
