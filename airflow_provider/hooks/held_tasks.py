@@ -1,4 +1,4 @@
-"""Why Airflow has not started the processes of workers yet, by its own database. Only the API server may ask it."""
+"""Why Airflow has not started workers' processes yet, according to its database. Only the API server may ask it."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ _AFTER_THE_TEAM: Final = "___"
 """As in the names of Airflow's environment variables of teams: ``AIRFLOW_CONN__<TEAM>___<ID>``."""
 _KIND: Final = SparkGroupHook.conn_type
 _OF: Final = "@"
-"""No id of a connection that is made in Airflow's UI has it, and no team's name."""
+"""Not in the id of any connection that is made in Airflow's UI, nor in any team's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A connection. As a text, the one name that it has on the page: teams may have connections of the same id.
+    """A connection. As a text, its unique name on the page: several teams may have connections of the same id.
 
     :param team: whose DAGs alone can use it; None: those of every team
     """
@@ -145,8 +145,8 @@ def _variable(name: Named) -> str:
 
 
 def _settings_of(name: Named) -> KafkaSettings:
-    """A team's connection is looked up where it stands: asked for it, Airflow may return one of that id without a team,
-    whose groups only those may see who may see all teams'.
+    """A team's connection is read from where it is defined. Asked for its id, Airflow may return a connection without a
+    team, and only people who may see the groups of all teams may see its groups.
     """
     if name.team is None:
         return SparkGroupHook(name.conn_id).get_settings()

@@ -123,7 +123,7 @@ class SparkGroupHook(BaseHook):
     def retry_failed(
         self, group: str, job: str, tasks: Iterable[int] | None = None, *, by: str | None = None
     ) -> list[str]:
-        """Try tasks of the job's present run again that have failed for good.
+        """Try those tasks of the job's present run again that have failed for good.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all
         :param by: as in :meth:`pause_job`
@@ -208,7 +208,7 @@ class SparkGroupHook(BaseHook):
         :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms``, ``replan_interval_ms`` or
             ``stall_after_ms``
         :raises OperationError: if there is no such job, if its version is another, or for another setting
-        :raises LostUpdateError: if somebody else has altered it at the same moment, whose change is undone
+        :raises LostUpdateError: if somebody else altered it at the same moment; their change is undone
         :raises JobError: for values that are not acceptable
         :raises TopicError: as :meth:`submit_job`
         """

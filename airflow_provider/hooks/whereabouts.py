@@ -1,4 +1,4 @@
-"""Finds the groups that the tasks of a DAG run are about, by the rendered arguments that Airflow keeps."""
+"""Finds the groups that the tasks of a DAG run are about, from the rendered arguments that Airflow keeps."""
 
 from __future__ import annotations
 

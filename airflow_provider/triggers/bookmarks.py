@@ -4,8 +4,8 @@ groups.
 No consumer ever joins these consumer groups, because one reader reads for all. The broker forgets an offset that is not
 committed again within ``offsets.retention.minutes`` (7 days by default).
 
-They are read and written over the connections of group requests. An admin client of librdkafka could do it, but when
-another broker coordinates the consumer group now, it ends the process (2.16), and so a triggerer.
+They are read and written over the connections of group requests. librdkafka's admin client (2.16) could do it, but ends
+the process, here a triggerer, if another broker coordinates the consumer group now.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class LeaveCondition:
         return Answer(report=self.report(jobs, status))
 
     def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any]:
-        """How it is now, also for who has waited long enough."""
+        """How it is now, also for a task that has waited long enough."""
         return departure(self.workers, jobs, status)
 
     def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:

@@ -38,7 +38,7 @@ async def settings_of(kafka_conn_id: str) -> KafkaSettings:
 async def _usable_settings_of(kafka_conn_id: str) -> KafkaSettings:
     """As :func:`settings_of`, but wait until the connection can be used.
 
-    Whoever waits in a triggerer has used it before. And Airflow starts a watcher that fails again at once, for ever.
+    Tasks that wait in a triggerer have used it before. And Airflow restarts a watcher that fails at once, for ever.
     """
     told = ""
     while True:

@@ -39,7 +39,7 @@ def given_up(why: Exception, link: str) -> dict[str, Any]:
 
 
 def check_not_given_up(event: Mapping[str, Any]) -> None:
-    """:raises AirflowFailException: if the trigger has given up, because of what lasts until somebody acts"""
+    """:raises AirflowFailException: if the trigger has given up, because of a problem that lasts until somebody acts"""
     if _GIVEN_UP in event:
         raise AirflowFailException(event[_GIVEN_UP])
 
