@@ -23,7 +23,7 @@ from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import PROTOCOL_TYPE, Epoch, ProtocolError, WorkerId
 from airflow_provider.values.saved import CONNECT
 
-_MOMENTS: Final = "  (members, targets and assignments are of one moment, what workers and tasks say of a later one)"
+_MOMENTS: Final = "  (members, targets and assignments are from one moment, what workers and tasks say is later)"
 
 
 async def read(settings: KafkaSettings, group: str) -> GroupState | None:

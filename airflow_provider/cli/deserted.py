@@ -1,4 +1,4 @@
-"""Whether a group has no members, for those who only look: what can't be read is said, and counts as nothing."""
+"""Whether a group has no members, for commands that only look: what can't be read is reported, and counts as empty."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _add_submit(actions: Any) -> None:
         "--stall-after-ms",
         type=int,
         metavar="MS",
-        help="a stream that has not moved for so long is stalled (default: 10 times as long as its last batches took,"
+        help="a stream that has not moved for this long is stalled (default: 10 times as long as its last batches took,"
         " and 10 minutes at least)",
     )
     submit.add_argument(

@@ -133,7 +133,7 @@ async def test_who_has_what_is_of_one_moment_whatever_was_written_of_an_earlier_
     assert await asyncio.to_thread(cospark, "describe", GROUP) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == ("epoch 2 (not converged)" if epoch == 1 else "epoch 2 (not converged), led by W1")
-    assert "  (members, targets and assignments are of one moment, what workers and tasks say of a later one)" in lines
+    assert "  (members, targets and assignments are from one moment, what workers and tasks say is later)" in lines
 
 
 def test_the_same_as_json(cospark: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
