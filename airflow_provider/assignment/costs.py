@@ -32,7 +32,7 @@ class Costs:
         return replace(self, slots={worker: self.slots.get(worker, 1) - number for worker, number in others.items()})
 
     def at(self, slots: Mapping[WorkerId, int]) -> Costs:
-        """These costs, where the members themselves have told their slots."""
+        """These costs, with the slots that the members themselves have told."""
         return replace(self, slots={**self.slots, **slots})
 
     def slots_of(self, task: TaskId) -> int:

@@ -1,6 +1,6 @@
 """Tasks that have failed where they were, and that the round places on another worker, whatever the shares are.
 
-Who leads knows from the records of the tasks where each of them should go. Here it is only done: the worker that has
+The leader knows from the records of the tasks where each of them should go. Here it is only done: the worker that has
 such a task gives it up, as a draining one gives up what waits there, and the named worker gets it when nobody has it.
 """
 

@@ -95,7 +95,7 @@ def write_down(
 
 
 def _with_waiting(target: Shares, waiting: Shares) -> dict[WorkerId, Tasks]:
-    """The assignment, with lost work that waits still at the worker that had it."""
+    """The assignment; lost work that waits is still with the worker that had it."""
     return {**target, **{worker: plus(target.get(worker, NO_TASKS), tasks) for worker, tasks in waiting.items()}}
 
 
@@ -115,7 +115,7 @@ def _stops(owned: Shares, revoked: Shares, difference: Difference, shuffle: Shuf
 
 
 def _balancing(tasks: Iterable[TaskId], source: WorkerId, target: WorkerId | None, shuffle: Shuffle) -> Iterator[Move]:
-    """Moves for balance, of planners and tasks apart, as they are counted apart."""
+    """Moves for balance; planners and tasks are counted separately."""
     planners = frozenset([task for task in tasks if task.is_planner])
     for of_kind, over in zip((planners, frozenset(tasks) - planners), shuffle.over, strict=True):
         if of_kind:

@@ -1,4 +1,4 @@
-"""Awaits something, at most for so long: one thing, or several that share the time."""
+"""Awaits something for a limited time: one thing, or several that share the time."""
 
 from __future__ import annotations
 

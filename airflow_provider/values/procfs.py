@@ -1,4 +1,4 @@
-"""Which process a number stands for, by procfs. Numbers are used again; with a start time they are not."""
+"""Which process a number stands for, by procfs. Numbers are reused; together with a start time they are unique."""
 
 from __future__ import annotations
 

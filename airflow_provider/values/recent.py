@@ -45,7 +45,7 @@ class Recent(Generic[K, V]):
         """Store a value, unless it alone would fill a half.
 
         :param tasks: those in it
-        :param size: of the rest of it, in bytes
+        :param size: of the rest, in bytes
         """
         self._put(key, (value, size + _OF_A_TASK * len(tasks)))
 
