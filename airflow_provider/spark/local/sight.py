@@ -17,7 +17,7 @@ class Sight(str, Enum):
     """It has not started yet."""
     WAITING = "waiting for executors"
     """Spark jobs wait because there is no executor."""
-    MASTERLESS = "waiting for executors, which only its master can give, and that does not answer"
+    MASTERLESS = "waiting for executors, but its master, which provides them, does not answer"
     """The same, on a standalone cluster whose master does not answer."""
     SILENT = "waiting for its server"
     """The Spark Connect server does not answer, but may be back later."""
