@@ -1,4 +1,4 @@
-"""A worker leaves, and what its absence will mean is only assumed: somebody may yet confirm it, or know better."""
+"""When a worker leaves, the meaning of its absence is only assumed: somebody may still confirm or correct it."""
 
 from __future__ import annotations
 

@@ -85,5 +85,5 @@ TABLE: Final[Mapping[tuple[Process, Ending, Finding], Next]] = {
 
 
 def what_next(process: Process, ending: Ending, found: Finding = Finding.NOTHING) -> Next:
-    """What comes after a run that has ended so."""
+    """What comes after a run that has ended in this way."""
     return TABLE[process, ending, found]

@@ -51,7 +51,7 @@ def _nothing(_topics: GroupTopics) -> AbstractAsyncContextManager[object]:
 
 
 Find = Callable[[Outcome, GroupTopics], Awaitable[Finding]]
-"""What a process finds out when a run has ended so."""
+"""What a process finds out when a run has ended in this way."""
 
 
 async def _looks_for_nothing(_outcome: Outcome, _topics: GroupTopics) -> Finding:

@@ -35,10 +35,10 @@ def narrated(
 
     :param already_narrated: the last epoch that this worker's log knows
     :param applied: the last epoch that the worker has applied, for one that joins anew: what the topic says until then
-        is about another run of its task. Without it the membership is one that goes on
+        is about another run of its task. None: the membership continues
     """
     narrator = Narrator(topics, worker, already_narrated, applied)
-    # That it has applied an epoch without a round, its own record says.
+    # Its own record says that it has applied an epoch without a round.
     about = About.ROUNDS | About.TASKS | (About.NOTHING if applied is None else About.WORKERS)
     unsubscribe = topics.subscribe(narrator.tell, about)
     try:
@@ -103,7 +103,7 @@ class Narrator:
         return record.epoch > self._epoch and self._worker in record.members
 
     def _warn(self, status: StatusSnapshot) -> None:
-        """In the leader's log, of what is new."""
+        """Log new warnings, if this worker leads."""
         led = status.group is not None and status.group.leader == self._worker
         before, self._warned = self._warned, group_warnings(self._topics.jobs, status) if led else ()
         for warning in self._warned:
@@ -111,7 +111,7 @@ class Narrator:
                 log.warning("%s", warning)
 
     def _tell_trouble(self, last: TaskStatus, before: TaskStatus | None) -> str:
-        """Log what went wrong with a task; of what went well, how it is, or nothing if that is no news."""
+        """Log what went wrong with a task. If nothing did, return how it is; empty: that is no news."""
         state, failures, deaths = TaskState.UNASSIGNED, 0, 0
         if before is not None and before.run_key == last.run_key:
             state, failures, deaths = before.state, before.failures, before.spark_deaths
@@ -136,7 +136,7 @@ def _how_often(last: TaskStatus) -> str:
 
 
 def _tell_alike(tasks: Sequence[str], how: str) -> None:
-    """A line for each of a few; of many short tasks some hundred begin and end each second."""
+    """Log a line for each, if they are few: of many short tasks, some hundred begin and end each second."""
     if len(tasks) <= _A_LINE_EACH:
         for task in tasks:
             log.info("Task %s is %s", task, how)

@@ -45,7 +45,7 @@ _LAST_WORDS_S: Final = 10.0
 _FAREWELL_S: Final = 2.0
 """How long a leaving worker waits for the confirmation of why, and until the record that says it is stored."""
 _TO_STORE_S: Final = 0.5
-"""Of that, what is kept for the record: Airflow kills the process of a task 5 s after asking it to end."""
+"""The part of that which is kept for the record: Airflow kills a task's process 5 s after asking it to end."""
 
 
 MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]

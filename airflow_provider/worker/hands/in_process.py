@@ -238,7 +238,7 @@ def _connect_settings(equipment: Equipment) -> ConnectSettings:
 
 
 def _time_zone(equipment: Equipment) -> str:
-    """That of the sessions of tasks; empty: there are none."""
+    """The time zone of tasks' sessions; empty: there are none."""
     if equipment.runner == "noop":
         return ""
     if is_connect(equipment.spark_master):

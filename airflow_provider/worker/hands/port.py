@@ -58,7 +58,7 @@ class Hands(Protocol):
 
     @property
     def time_zone(self) -> str:
-        """That of the sessions of tasks; empty: unknown here."""
+        """The time zone of tasks' sessions; empty: unknown here."""
 
     @property
     def unable(self) -> str:

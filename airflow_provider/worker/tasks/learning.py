@@ -177,7 +177,7 @@ def _keep(x: Execution, learner: LearnerTask) -> LearnerTask:
 
 
 def _keep_or_forget(x: Execution, learner: LearnerTask) -> None:
-    """Of one that the runner has nothing of any more."""
+    """The runner has nothing of it any more."""
     if learner.taken:
         del x.learners.tasks[learner.task]
     else:
@@ -198,7 +198,7 @@ def _as_if_taken_now(x: Execution, work: TaskWork) -> TaskRun:
 
 
 def _owner(x: Execution, task: TaskId) -> str:
-    """Who is said to run it."""
+    """The worker that runs it, according to its record."""
     last = x.status.tasks.get(task)
     return last.worker if last is not None and last.state is TaskState.RUNNING else ""
 
@@ -298,7 +298,7 @@ def begin_next(x: Execution) -> None:
 
 
 def _forget_failures(x: Execution, given: Tasks) -> None:
-    """Of what the worker has by now, and of what nobody is to run any more."""
+    """Forget those of tasks that the worker has by now, and of tasks that are no longer to run."""
     known = x.learners.failed.keys() | x.learners.deaths.keys()
     for task in (task for task in known if task in given or x.jobs.work_of(task) is None):
         x.learners.failed.pop(task, None)

@@ -375,7 +375,7 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
 
 
 def _tell_of_suspects(x: Execution) -> None:
-    """Of those that have become suspects, and those that are none any more."""
+    """Write which tasks have become suspects, and which are none any more."""
     for message in x.suspects.news():
         x.warn(message)
     for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now):

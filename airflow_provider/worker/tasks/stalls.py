@@ -1,7 +1,7 @@
 """A stream that stalls: it runs, and has not moved for longer than expected
 (:mod:`airflow_provider.worker.tasks.runs.liveness`).
 
-It is only said, in its record and in the log: whatever it waits for may still come, and people decide. It ends with
+This is only reported, in its record and in the log: what it waits for may still come, and people decide. It ends with
 the next movement.
 """
 

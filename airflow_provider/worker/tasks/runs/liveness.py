@@ -65,4 +65,4 @@ class Liveness:
 
 
 UNMOVED: Final = Liveness()
-"""Of a stream that has not run yet."""
+"""A stream that has not run yet."""
