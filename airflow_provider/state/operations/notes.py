@@ -1,4 +1,4 @@
-"""What else people are to know when they have asked for something: what it still waits for, and what has no effect."""
+"""What else people should know when they have asked for something: what it still waits for, and what has no effect."""
 
 from __future__ import annotations
 

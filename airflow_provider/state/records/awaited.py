@@ -1,4 +1,4 @@
-"""For what of Airflow a worker waits that has handed its membership over."""
+"""What Airflow has to start for a worker that has handed its membership over."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ _WORDS: Final = {
 
 
 def awaited_in(condition: str) -> Awaited | None:
-    """The same from the words alone: releases before this one write nothing else."""
+    """The same from the words alone: older releases write nothing else."""
     return next((awaited for awaited, words in _WORDS.items() if condition.startswith(words)), None)

@@ -10,7 +10,7 @@ from airflow_provider.state.records.status import TaskState, TaskStatus
 from airflow_provider.state.records.task_failure import TaskFailure
 
 ALARM_AFTER: Final = 5
-"""So many failures in a row are not for a moment: with a delay of 10 s, about three minutes."""
+"""After this many failures in a row, the trouble is not momentary: with a delay of 10 s, about three minutes."""
 GOOD_MS: Final = 600_000
 """A stream that has run for this long has gone well."""
 

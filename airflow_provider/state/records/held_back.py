@@ -1,5 +1,5 @@
-"""What a worker's record says of its absence: it has left, or Airflow has to start its next process, or a trigger, and
-may not. Pure.
+"""What a worker's record says of its absence: it has left, or waits for Airflow to start its next process or a trigger.
+Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TRIED_AGAIN_MS: Final = 10 * 60_000
 
 
 def waits_for_airflow(said: WorkerStatus) -> str:
-    """For what this worker waits since its membership was handed over, and since when; empty: for nothing."""
+    """What this worker has waited for since its membership was handed over, and since when; empty: nothing."""
     return said.condition if said.awaits is not None else ""
 
 

@@ -19,12 +19,12 @@ from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import PLANNER_INDEX, TaskId, WorkerId
 
 _RUNS_KEPT: Final = 4
-"""Of a job: what comes late of a run is still of that run."""
+"""For each job, so that late records of a run still count for that run."""
 _MOST_JOBS: Final = 10_000
-"""Those that were heard of last: names of jobs may have a date in them, and who reads this may live for months."""
+"""The last ones heard of: names of jobs may contain a date, and the reader may live for months."""
 _ROUNDS_KEPT: Final = 16
 _MOST_NAMED: Final = 100
-"""Tasks: an event is stored in Airflow's database."""
+"""The most tasks that an event names, because it is stored in Airflow's database."""
 
 
 class EventKind(str, Enum):
@@ -100,7 +100,7 @@ class _Run:
 
     @property
     def first_error(self) -> str:
-        """Of the task that has failed first, with its name; empty: none has failed."""
+        """The error of the task that failed first, with its name; empty: none has failed."""
         return next((f"{TaskId(self.job, index)}: {error}" for index, error in self.errors.items()), "")
 
     @property
@@ -235,7 +235,7 @@ class EventFold:
 
 
 def _round_in_short(record: GroupRecord, before: Set[WorkerId]) -> dict[str, Any]:
-    """Nothing by task: a rebalance may move a hundred thousand of them."""
+    """Without the tasks: a rebalance may move a hundred thousand."""
     return {
         "epoch": record.epoch,
         "reason": record.because,

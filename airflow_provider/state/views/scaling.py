@@ -1,4 +1,4 @@
-"""Who is asked to leave when a group is to have fewer workers: who has least to move. Pure."""
+"""Which workers are asked to leave when a group is to have fewer: those with the least to move. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ScaleError(ValueError):
 
 
 class UnknownWorkersError(ScaleError):
-    """Who was to leave is not in the group."""
+    """Workers that were to leave are not in the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def all_but(workers: Iterable[str]) -> Without:
 
 
 class Leaver(NamedTuple):
-    """Who is to leave, and what it has to move.
+    """A worker that is to leave, and what it has to move.
 
     :param stateful: how many of its tasks have state and run
     :param running: how many of its tasks run
@@ -164,9 +164,9 @@ class ScaleDown:
 
 
 def scale_down(goal: Goal, jobs: JobsSnapshot, status: StatusSnapshot) -> ScaleDown:
-    """Who is to be asked so that the group comes to its goal.
+    """Which workers to ask so that the group reaches its goal.
 
-    :raises ScaleError: if it can't come there by having workers leave, or is there
+    :raises ScaleError: if it can't reach it by workers leaving, or has reached it
     """
     present = may_be_asked(status)
     if not present:
@@ -234,9 +234,9 @@ def _stay(number: int) -> str:
 
 
 def still_there(asked: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> frozenset[WorkerId]:
-    """Who of those that were asked has not left. Who has, takes its wish back, whether or not it has come again since.
+    """The workers that were asked and have not left. One that leaves deletes its request, even if it comes back later.
 
-    :param jobs: read further than the wishes
+    :param jobs: read beyond the requests
     """
     return may_be_asked(status) & jobs.controls.keys() & frozenset(asked)
 
