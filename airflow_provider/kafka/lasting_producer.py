@@ -25,7 +25,7 @@ OnDelivery = Callable[["KafkaError | None", "Message | None"], None]
 
 
 def fatal_error_of(raised: KafkaException | SystemError) -> KafkaError:
-    """The error that a call of librdkafka has raised; of a SystemError, the fatal error that was raised before it."""
+    """The error that a call of librdkafka has raised; for a SystemError, the fatal error that was raised before it."""
     cause: BaseException | None = raised
     while cause is not None and not isinstance(cause, KafkaException):
         cause = cause.__cause__ or cause.__context__

@@ -34,7 +34,7 @@ class Resting:
     def fault(self, most_s: float = _LONGEST_S) -> float:
         """Note an error.
 
-        :param most_s: the longest pause that whoever depends on it can bear
+        :param most_s: the longest pause that those who depend on it can bear
         :returns: how long to wait now, in seconds
         """
         if self._now_ms() - self._began_ms > _GOOD_MS:

@@ -180,7 +180,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
 
 
 def rebalance_asked_for(jobs: JobsSnapshot, last: GroupRecord | None) -> str | None:
-    """Who has asked for a rebalance since the last one; None: nobody has."""
+    """The reason for a rebalance that people have asked for since the last one; None: nobody has."""
     wanted = jobs.rebalance
     if wanted is None or last is None or wanted.offset < last.config_offset:
         return None

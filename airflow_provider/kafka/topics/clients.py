@@ -69,7 +69,7 @@ class Clients:
             return feed.events
 
     def give_back(self, group: str) -> None:
-        """Count one user of a group's feed less. The last one ends it."""
+        """Count one user less of a group's feed. The last one ends it."""
         self._users[group] -= 1
         if not self._users[group]:
             del self._users[group]

@@ -146,7 +146,7 @@ class GroupTopics(FollowedTopics):
     async def retry_failed(
         self, job: str, indexes: Collection[int] | None = None, *, by: str, defined_at: int | None = None
     ) -> tuple[TaskId, ...]:
-        """Try tasks of the job's present run again that have failed for good.
+        """Try those tasks of the job's present run again that have failed for good.
 
         :param indexes: the tasks, -1 for the planner; None: all
         :param defined_at: see :class:`~airflow_provider.state.operations.operations.OnJob`

@@ -28,7 +28,7 @@ _LONGEST_WAIT_MS: Final = 2_000
 """With eight retries a call then fails after eleven seconds if the server is away. With PySpark's defaults it takes ten
 minutes, during which a task neither works nor stops."""
 _EXIT_HANDLERS: Final = ("_on_exit", "_cleanup_ml_cache", "_cleanup_ml")
-"""Of PySpark's client since 4.2, in 4.1 and in 4.0."""
+"""Their names in PySpark's client since 4.2, in 4.1 and in 4.0."""
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 _REMOTE: Final = "SPARK_REMOTE"
 

@@ -32,7 +32,7 @@ class ForeignThreadError(RuntimeError):
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """Whom a thread works for.
+    """The task that a thread works for.
 
     :param session: of the task
     :param hand_on: called in a thread that starts another one; None: there is nothing to hand on, as Spark has ended

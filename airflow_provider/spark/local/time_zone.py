@@ -15,7 +15,7 @@ UTC: Final[Mapping[str, str]] = {TIME_ZONE: "UTC"}
 
 
 def time_zone_here(conf: Mapping[str, str]) -> str:
-    """That of sessions of a Spark of this process.
+    """The time zone of sessions of this process's own Spark.
 
     :param conf: the worker's settings
     """

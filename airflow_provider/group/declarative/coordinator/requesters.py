@@ -16,7 +16,7 @@ InstanceOf = Callable[[str, MemberId], str | None]
 
 
 class Requester(NamedTuple):
-    """Who sends requests.
+    """A member that sends requests.
 
     :param member_id: of one process of a worker: the next process has another one
     :param instance_id: the worker's name, which stays; None: it is not known
@@ -37,7 +37,7 @@ class Requester(NamedTuple):
 
 
 def requester_of(body: RequestBody, instance_of: InstanceOf) -> Requester | None:
-    """Who has sent a request; None: people.
+    """The member that has sent a request; None: people have.
 
     :param instance_of: asked unless the request says it: members say their names only when they join
     """
