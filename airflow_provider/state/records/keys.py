@@ -130,9 +130,9 @@ def parse_key(key: bytes | None) -> Key:
         else:
             parsed = Key(kind=kind, name=name)
     except ValueError as wrong:
-        raise UnreadableRecordError(f"the key {key!r} is none of this package's: {wrong}") from wrong
+        raise UnreadableRecordError(f"the key {key!r} is not one of this package's: {wrong}") from wrong
     if (kind in _OF_THE_GROUP) != (not name) or not PLANNER_INDEX <= parsed.index <= HIGHEST_INDEX:
-        raise UnreadableRecordError(f"the key {key!r} is none of this package's")
+        raise UnreadableRecordError(f"the key {key!r} is not one of this package's")
     return parsed
 
 

@@ -75,11 +75,11 @@ class _Run:
     :ivar tasks: how many its plan has, None before it is known
     :ivar bounded: whether it ends by itself
     :ivar ends: of each task that needs no worker any more: in which attempt, and how
-    :ivar errors: those of the tasks that have failed, the first one first; of many only so many
+    :ivar errors: those of failed tasks, the first one first, up to a limit
     :ivar again: the attempt of each task that has begun again after an end
     :ivar work: the fingerprint of what each task was heard to run last, and the epoch of that
     :ivar alarms: of each task that fails again and again: what it runs, and the attempt with which that was told
-    :ivar stalled: since when each stream is stalled that is
+    :ivar stalled: since when each stalled stream has stalled
     :ivar told: whether its end has been told, and nothing of it has begun again since
     """
 
@@ -150,7 +150,7 @@ class _Run:
         return known != since_ms
 
     def _forget(self, changed: TaskStatus) -> None:
-        """It runs something else than before, and its attempts are counted from the first again."""
+        """It runs something else than before, and its attempts count from the first again."""
         self.again.pop(changed.task.index, None)
         known = self._no_end(changed.task.index)
         if not changed.task.is_planner:
@@ -184,7 +184,7 @@ class EventFold:
             return tuple(self._rebalanced(event.record))
         if isinstance(event, TaskEvent):
             return tuple(self._task(event.status, event.at_ms))
-        return ()  # what somebody has asked for is not what came of it
+        return ()  # a request is not yet an event
 
     def _rebalanced(self, record: GroupRecord) -> Iterator[GroupEvent]:
         if any(record.is_same_round(known) for known in self._rounds):

@@ -254,14 +254,14 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
 
 
 def has_failed(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
-    """Whether a task has failed for good in its present run, and is not stopped: who has it keeps a place for it."""
+    """Whether a task has failed for good in its present run, and is not stopped: its worker keeps a place for it."""
     work = jobs.work_of(task)
     last = None if work is None else status_of(task, work.definition, work.fingerprint, statuses)
     return last is not None and last.state is TaskState.FAILED
 
 
 def may_run(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
-    """Whether who has been assigned a task is to run it now: of a job that is paused it keeps what it has."""
+    """Whether the worker that has a task is to run it now: it keeps the tasks of a paused job, but runs none."""
     return needs_running(task, jobs, statuses) and not jobs.is_paused(task.job)
 
 

@@ -1,4 +1,4 @@
-"""Which workers are asked to leave when a group is to have fewer: those with the least to move. Pure."""
+"""Who is asked to leave when a group is to have fewer workers: who has least to move. Pure."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def all_but(workers: Iterable[str]) -> Without:
 
 
 class Leaver(NamedTuple):
-    """A worker that is to leave, and what it has to move.
+    """Who is to leave, and what it has to move.
 
     :param stateful: how many of its tasks have state and run
     :param running: how many of its tasks run
@@ -242,7 +242,7 @@ def still_there(asked: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSna
 
 
 def departure(asked: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, list[WorkerId]]:
-    """How far those are that were asked: who has left, who has not; and who of all drains, or did, as nobody learned
+    """How far those are that were asked: who has left, who has not, and who drains, or did, because nobody learned
     its tasks.
     """
     there = still_there(asked, jobs, status)
