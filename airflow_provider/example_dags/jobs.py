@@ -60,7 +60,7 @@ class CopyLines(SparkJob):
 
 
 class Ticks(SparkJob):
-    """Streams that count seconds, for groups that shall have something to move."""
+    """Streams that count seconds, for groups that need something to move."""
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         return [dict(job.config) for _ in range(job.max_tasks)]

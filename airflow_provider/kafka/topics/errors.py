@@ -15,7 +15,7 @@ class TopicError(Exception):
 
 
 class PassingError(TopicError):
-    """It may pass by itself: whoever has time tries again."""
+    """It may pass by itself: callers that have time try again."""
 
 
 class LastingError(TopicError):

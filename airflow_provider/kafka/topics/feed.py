@@ -92,7 +92,7 @@ class TopicFeed(Generic[S]):
             self._complaints.tell()
 
     def reached(self, offset: int) -> None:
-        """Note that the topic ends here for now. This comes after each last record, and is mostly nothing new."""
+        """Note that the topic ends here for now. This comes after each last record, and is rarely news."""
         self._whole = True
         self._complaints.tell()
         with self._lock:
