@@ -312,7 +312,7 @@ class SparkGroupHook(BaseHook):
     ) -> ScaleDown:
         """Ask workers to leave when others have learned their tasks; their Airflow tasks then succeed. In a group that
         learns no tasks, they leave when their running tasks have finished; others adopt their detached streams.
-        The workers with the least to move are asked first.
+        Those with the fewest slots are asked first, then those with the least to move.
 
         Give one of these three:
 

@@ -34,8 +34,8 @@ class ScaleSparkGroupOperator(GroupTask):
 
     Other workers learn the tasks that have something to warm up, and take them over when they are ready. A worker
     leaves when it has no task left, and its Airflow task succeeds. In a group that learns no tasks, it leaves when its
-    running tasks have finished; others adopt its detached streams. The workers with the least to move are asked
-    first.
+    running tasks have finished; others adopt its detached streams. The workers with the fewest slots are asked
+    first, and of these those with the least to move.
 
     It fails, without asking anybody, if the group can't reach this size by workers leaving, or has reached it already.
     It never retries, because a second try would take its share of the workers that are left.
@@ -54,9 +54,9 @@ class ScaleSparkGroupOperator(GroupTask):
     All times are timedeltas, or seconds.
 
     Returns ``learns`` (whether others learn the tasks of those that leave), ``asked``, ``going`` (workers that were
-    leaving already), ``stay``, ``to_move`` (by worker that was asked, how many ``tasks`` it had, how many of them were
-    ``running``, and how many of these were ``stateful``); and, if it waits, ``left``, ``still_there``, ``drained``
-    (workers that drained because nobody learned their tasks), and ``seconds`` (how long it took).
+    leaving already), ``stay``, ``to_move`` (by worker that was asked, how many ``slots`` and ``tasks`` it had, how many
+    of these were ``running``, and how many of these were ``stateful``); and, if it waits, ``left``, ``still_there``,
+    ``drained`` (workers that drained because nobody learned their tasks), and ``seconds`` (how long it took).
     """
 
     template_fields: Sequence[str] = ("group", "to", "workers", "without", "kafka_conn_id")

@@ -133,7 +133,7 @@ def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow:
     (asked,), (left,) = halved["asked"], halved["left"]
     assert asked == left
     assert halved["drained"] == []
-    assert halved["to_move"][asked] == {"tasks": 1, "running": 1, "stateful": 1}
+    assert halved["to_move"][asked] == {"slots": 2, "tasks": 1, "running": 1, "stateful": 1}
     workers = {name: airflow.api.xcom(tasks[name.rpartition(".")[2]][0]) for name in shares}
     assert {summary["ended"] for summary in workers.values()} == {"left"}
     logs = {name: airflow.api.log(tasks[name.rpartition(".")[2]][0]) for name in shares}

@@ -1,23 +1,25 @@
-"""Who is asked to leave when a group is to have fewer workers: who has least to move. Pure."""
+"""Who is asked to leave when a group is to have fewer workers: the smallest, then who has least to move. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
 
 from airflow_provider.state.records import WorkerPhase
+from airflow_provider.state.views.costs import slots_or_mean
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.presence import may_be_asked
+from airflow_provider.state.views.presence import may_be_asked, stands_back
 from airflow_provider.state.views.progress import configured, revocation_rank
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, WorkerId
 
 RULE: Final = (
-    "least to move first, that is fewest running tasks with state, then fewest running tasks, then fewest tasks"
+    "fewest slots first, then least to move, that is fewest running tasks with state, then fewest running tasks, then"
+    " fewest tasks"
 )
 
 _PERCENT: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?%")
@@ -92,23 +94,26 @@ def all_but(workers: Iterable[str]) -> Without:
 class Leaver(NamedTuple):
     """Who is to leave, and what it has to move.
 
+    :param slots: how many slots the group loses with it; a worker that stands back has none
     :param stateful: how many of its tasks have state and run
     :param running: how many of its tasks run
     :param tasks: how many it has
     """
 
     worker: WorkerId
+    slots: int
     stateful: int
     running: int
     tasks: int
 
     @property
     def in_words(self) -> str:
-        """As in "w3: runs 2 of 3 tasks, 1 with state"."""
+        """As in "w3: has 2 slots, runs 2 of 3 tasks, 1 with state"."""
+        slots = f"{self.worker}: has {self.slots} slot{'' if self.slots == 1 else 's'}"
         if not self.tasks:
-            return f"{self.worker}: has no task"
+            return f"{slots}, and no task"
         state = f", {self.stateful} with state" if self.stateful else ""
-        return f"{self.worker}: runs {self.running} of {self.tasks} task{'' if self.tasks == 1 else 's'}{state}"
+        return f"{slots}, runs {self.running} of {self.tasks} task{'' if self.tasks == 1 else 's'}{state}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +162,12 @@ class ScaleDown:
             "going": sorted(self.going),
             "stay": sorted(self.stay),
             "to_move": {
-                leaver.worker: {"stateful": leaver.stateful, "running": leaver.running, "tasks": leaver.tasks}
+                leaver.worker: {
+                    "slots": leaver.slots,
+                    "stateful": leaver.stateful,
+                    "running": leaver.running,
+                    "tasks": leaver.tasks,
+                }
                 for leaver in self.leavers
             },
         }
@@ -171,8 +181,8 @@ def scale_down(goal: Goal, jobs: JobsSnapshot, status: StatusSnapshot) -> ScaleD
     present = may_be_asked(status)
     if not present:
         raise ScaleError("it has no worker")
-    going = frozenset(worker for worker in present if _goes(worker, status))
-    candidates = sorted(_leavers(present - going, jobs, status), key=_least_to_move_first)
+    going = frozenset(worker for worker in present if goes(worker, status))
+    candidates = sorted(_leavers(present - going, jobs, status), key=_smallest_first)
     if isinstance(goal, Without):
         _check_names(goal, present, going)
         leavers = tuple(leaver for leaver in candidates if leaver.worker in goal.workers)
@@ -182,21 +192,24 @@ def scale_down(goal: Goal, jobs: JobsSnapshot, status: StatusSnapshot) -> ScaleD
     return ScaleDown(present=present, going=going, leavers=leavers, learns=learns)
 
 
-def _goes(worker: WorkerId, status: StatusSnapshot) -> bool:
+def goes(worker: WorkerId, status: StatusSnapshot) -> bool:
+    """Whether it has said that it leaves, or drains."""
     said = status.workers.get(worker)
     return said is not None and (said.drains or said.leaves_soon or said.state is WorkerPhase.STOPPING)
 
 
-def _leavers(workers: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterable[Leaver]:
+def _leavers(workers: Collection[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterable[Leaver]:
     unfinished, runs = configured(jobs, status.tasks), revocation_rank(status.tasks).keys()
+    slots = slots_or_mean(workers, status) | dict.fromkeys(stands_back(status), 0)
     for worker in workers:
         tasks = status.group.owned_by(worker) & unfinished if status.group else NO_TASKS
         running = tasks & runs
-        yield Leaver(worker, sum(task.job in jobs.stateful for task in running), len(running), len(tasks))
+        stateful = sum(task.job in jobs.stateful for task in running)
+        yield Leaver(worker, slots[worker], stateful, len(running), len(tasks))
 
 
-def _least_to_move_first(leaver: Leaver) -> tuple[int, int, int, WorkerId]:
-    return leaver.stateful, leaver.running, leaver.tasks, leaver.worker
+def _smallest_first(leaver: Leaver) -> tuple[int, int, int, int, WorkerId]:
+    return leaver.slots, leaver.stateful, leaver.running, leaver.tasks, leaver.worker
 
 
 def _check_names(goal: Without, present: frozenset[WorkerId], going: frozenset[WorkerId]) -> None:

@@ -106,13 +106,13 @@ def leaving(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli.topics, "publish_control", publish)
 
 
-def test_who_has_least_to_move_is_asked_and_it_says_who_and_why(cli: Cli) -> None:
+def test_of_equal_ones_who_has_least_to_move_is_asked_and_it_says_who_and_why(cli: Cli) -> None:
     status, out, err = cli("--workers", "1", "--within", "90")
     assert (status, err) == (0, "")
     assert out.splitlines() == [
         f"group g: asked to leave: 2 of 3 workers, 1 stays ({RULE})",
-        "  w3: has no task",
-        "  w1: runs 0 of 1 task",
+        "  w3: has 1 slot, and no task",
+        "  w1: has 1 slot, runs 0 of 1 task",
         DRAIN,
     ]
     assert {(wish.action, wish.within_ms) for wish in cli.wishes.values()} == {(ControlAction.LEAVE_SOON, 90_000)}
@@ -123,7 +123,7 @@ def test_a_dry_run_asks_nobody(cli: Cli) -> None:
     status, out, _ = cli("--to", "50%", "--dry-run")
     assert (status, out) == (
         0,
-        f"group g: would be asked to leave: 1 of 3 workers, 2 stay ({RULE})\n  w3: has no task\n{DRAIN}\n",
+        f"group g: would be asked to leave: 1 of 3 workers, 2 stay ({RULE})\n  w3: has 1 slot, and no task\n{DRAIN}\n",
     )
     assert cli.wishes == {}
     about = json.loads(cli("--to", "50%", "--dry-run", "--json")[1])
@@ -134,7 +134,7 @@ def test_a_dry_run_asks_nobody(cli: Cli) -> None:
         "asked": ["w3"],
         "going": [],
         "stay": ["w1", "w2"],
-        "to_move": {"w3": {"stateful": 0, "running": 0, "tasks": 0}},
+        "to_move": {"w3": {"slots": 1, "stateful": 0, "running": 0, "tasks": 0}},
     }
 
 
@@ -180,7 +180,7 @@ def test_it_shows_how_far_they_are_until_they_have_left(cli: Cli, leaving: None)
     assert (status, err) == (0, "")
     first, leaver, follows, *lines = out.splitlines()
     assert first == f"group g: asked to leave: 1 of 3 workers, 2 stay ({RULE})"
-    assert leaver == "  w2: runs 0 of 1 task"
+    assert leaver == "  w2: has 1 slot, runs 0 of 1 task"
     assert follows == DRAIN
     steps = [line.rpartition(",")[0] for line in lines]
     assert steps[0] == "0 of 1 have left; w2 (stable): 1 task, w1 learns job:1 of w2 (warming, 0 %)"

@@ -59,7 +59,7 @@ ASKED = {
     "asked": ["w1"],
     "going": [],
     "stay": ["w2"],
-    "to_move": {"w1": {"stateful": 0, "running": 0, "tasks": 0}},
+    "to_move": {"w1": {"slots": 0, "stateful": 0, "running": 0, "tasks": 0}},
 }
 
 

@@ -105,7 +105,22 @@ def test_what_stays_is_rounded_up(to: str, present: int, asked: int) -> None:
     assert len(scale_down(share(to), *group(has)).asked) == asked
 
 
-def test_who_has_least_to_move_goes_first() -> None:
+def test_the_largest_stay() -> None:
+    """Whatever they have to move: with their slots the others' tasks find room. Unknown slots count as the mean."""
+    has = {"a": batch(0), "b": batch(1, 2), "c": [], "d": batch(3), "unknown": []}
+    sizes = {"a": 1, "b": 2, "c": 16, "d": 4}
+    jobs, status = group(has, batch(1, 2, 3), *(said(name, slots=slots) for name, slots in sizes.items()))
+    status = replace(status, workers={name: one for name, one in status.workers.items() if name != "unknown"})
+    plan = scale_down(count(1), jobs, status)
+    assert plan.asked == ("a", "b", "d", "unknown")
+    assert [leaver.in_words for leaver in plan.leavers[1:]] == [
+        "b: has 2 slots, runs 2 of 2 tasks",
+        "d: has 4 slots, runs 1 of 1 task",
+        "unknown: has 5 slots, and no task",
+    ]
+
+
+def test_of_equal_ones_who_has_least_to_move_goes_first() -> None:
     """Tasks with state, then those that run, then all; the name decides between equals."""
     has = {
         "a": warm(0),
@@ -119,11 +134,12 @@ def test_who_has_least_to_move_goes_first() -> None:
     plan = scale_down(count(1), *group(has, running))
     assert plan.asked == ("e", "d", "f", "c", "b")
     assert [leaver.in_words for leaver in plan.leavers[:3]] == [
-        "e: has no task",
-        "d: runs 1 of 2 tasks",
-        "f: runs 1 of 2 tasks",
+        "e: has 2 slots, and no task",
+        "d: has 2 slots, runs 1 of 2 tasks",
+        "f: has 2 slots, runs 1 of 2 tasks",
     ]
-    assert scale_down(all_but(["a"]), *group(has, running)).leavers[0].in_words == "a: runs 1 of 1 task, 1 with state"
+    (of_a,) = scale_down(all_but(["a"]), *group(has, running)).leavers
+    assert of_a.in_words == "a: has 2 slots, runs 1 of 1 task, 1 with state"
 
 
 def test_what_has_finished_need_not_be_moved() -> None:
@@ -152,10 +168,10 @@ def test_who_leaves_already_counts_as_one_of_them_and_is_not_asked_again(going: 
 
 def test_who_has_left_is_none_and_who_stands_back_is_one() -> None:
     has = {"a": batch(0), "b": batch(1), "c": batch(2)}
-    left, back = said("a", state=WorkerPhase.LEFT), said("z", state=WorkerPhase.LEFT, condition="no master")
+    left, back = said("a", state=WorkerPhase.LEFT), said("z", state=WorkerPhase.LEFT, condition="no master", slots=9)
     plan = scale_down(count(2), *group(has, (), left, back))
     assert plan.present == {"b", "c", "z"}
-    assert plan.asked == ("z",), "it has nothing to move"
+    assert plan.asked == ("z",), "nobody can use its slots, and it has nothing to move"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +258,7 @@ def _groups(draw: st.DrawFn) -> tuple[JobsSnapshot, StatusSnapshot]:
     for task in tasks:
         has[draw(st.sampled_from(names))].append(task)
     running = [task for task in tasks if draw(st.booleans())]
-    going = [said(name, slots=0) for name in names if draw(st.integers(0, 5)) == 0]
+    going = [said(name, slots=draw(st.integers(0, 5))) for name in names]
     made: tuple[JobsSnapshot, StatusSnapshot] = group(has, running, *going)
     return made
 
@@ -273,7 +289,7 @@ def test_so_many_stay_as_were_wanted_or_nobody_is_asked(of: tuple[JobsSnapshot, 
 
 
 @given(of=_groups(), goal=_GOALS, more=st.integers(0, 1000))
-def test_nobody_who_is_asked_has_more_to_move_than_who_stays(
+def test_nobody_who_is_asked_is_larger_or_has_more_to_move_than_who_stays(
     of: tuple[JobsSnapshot, StatusSnapshot], goal: Goal, more: int
 ) -> None:
     jobs, status = of
