@@ -9,6 +9,7 @@ from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.progress import needs_running
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_places import status_of, tasks_of
 from airflow_provider.values.bridge import BRIDGE
 from airflow_provider.values.model import TaskId, planner_of
 
@@ -21,7 +22,8 @@ def waits_since_ms(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> int 
     """
     definition, plan = jobs.jobs[job], jobs.plan_of(job)
     if plan is None:
-        return _planner_waits(definition, jobs, status)
+        planner = planner_of(job)
+        return task_waits_since_ms(planner, jobs, status) if needs_running(planner, jobs, status.tasks) else None
     longest: int | None = None
     for since in _waiting(definition, plan, status):
         longest = since if longest is None else min(since, longest)
@@ -30,26 +32,26 @@ def waits_since_ms(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> int 
     return longest
 
 
-def _planner_waits(definition: JobDefinition, jobs: JobsSnapshot, status: StatusSnapshot) -> int | None:
-    planner = planner_of(definition.name)
-    last = status.tasks.get(planner)
-    if not needs_running(planner, jobs, status.tasks):
+def task_waits_since_ms(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> int | None:
+    """The same of one task or planner, according to its last status."""
+    work = jobs.planned_work(task)
+    if work is None:
         return None
-    if last is None or not last.is_of(definition.run_key, definition.fingerprint):
-        return definition.submitted_at_ms
-    return _since(last, definition.submitted_at_ms, status)
+    plan = None if task.is_planner else jobs.plan_of(task.job)
+    planned_ms = work.definition.submitted_at_ms if plan is None else plan.at_ms
+    return _since(status_of(task, work.definition, work.fingerprint, status.tasks), planned_ms, status)
 
 
 def _waiting(definition: JobDefinition, plan: PlanRecord, status: StatusSnapshot) -> Iterator[int]:
-    for index, fingerprint in enumerate(plan.fingerprints):
-        last = status.tasks.get(TaskId(definition.name, index))
-        if last is None or not last.is_of(definition.run_key, fingerprint):
-            yield plan.at_ms
-        elif (since := _since(last, plan.at_ms, status)) is not None:
+    for _, last in tasks_of(definition, plan, status.tasks):
+        if (since := _since(last, plan.at_ms, status)) is not None:
             yield since
 
 
-def _since(last: TaskStatus, planned_ms: int, status: StatusSnapshot) -> int | None:
+def _since(last: TaskStatus | None, planned_ms: int, status: StatusSnapshot) -> int | None:
+    """:param last: its last status in its present run"""
+    if last is None:
+        return planned_ms
     if last.state.final:
         return None
     if last.state is not TaskState.RUNNING:
