@@ -7,9 +7,10 @@ from itertools import chain
 
 from airflow_provider.state.metrics import declared
 from airflow_provider.state.metrics.declared import Metric
+from airflow_provider.state.metrics.room import room
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.waiting import waits_since_ms
-from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.failing import keeps_failing
 from airflow_provider.state.reports.learners import LearnerTask, learners
 from airflow_provider.state.views.capacity import slot_shortage
@@ -34,7 +35,7 @@ def gauges(
         return Sample(metric=metric, value=value, tags=(group,))
 
     if status.group is not None:
-        there = [said for name in present(status) if (said := status.workers.get(name)) is not None]
+        now = room(jobs, status, now_ms=now_ms)
         shortage = slot_shortage(jobs, status)
         yield of_group(declared.MEMBERS, len(present(status)))
         yield of_group(declared.EPOCH, status.group.epoch)
@@ -42,8 +43,8 @@ def gauges(
         yield of_group(declared.UNCONVERGED_S, _seconds(unconverged_since_ms, now_ms))
         yield of_group(declared.SINCE_REBALANCE_S, _seconds(status.group.at_ms, now_ms))
         yield of_group(declared.LOST_TASKS, len(status.group.waiting))
-        yield of_group(declared.SLOTS, sum(said.slots for said in there))
-        yield of_group(declared.BUSY_SLOTS, sum(_busy(said, jobs) for said in there))
+        yield of_group(declared.SLOTS, now.slots)
+        yield of_group(declared.BUSY_SLOTS, now.busy)
         yield of_group(declared.MISSING_SLOTS, 0 if shortage is None else shortage.missing)
     yield of_group(declared.JOBS, len(jobs.jobs))
     for job in jobs.jobs:
@@ -85,11 +86,6 @@ def _of_learners(group: str, jobs: JobsSnapshot, found: tuple[LearnerTask, ...])
         lag = max((1 - one.progress for one in of_job if not one.ready), default=0)
         yield Sample(metric=declared.LEARNERS, value=len(of_job), tags=(group, job))
         yield Sample(metric=declared.LEARNER_LAG, value=lag, tags=(group, job))
-
-
-def _busy(said: WorkerStatus, jobs: JobsSnapshot) -> int:
-    """The busy slots of a worker. Tasks that run without a slot, because their worker drains, are not counted."""
-    return min(said.slots, sum(map(jobs.slots_of, said.running)) if jobs.has_large else len(said.running))
 
 
 def _seconds(since_ms: int | None, now_ms: int) -> float:

@@ -44,15 +44,15 @@ def group(*tasks: TaskStatus, **changes: Any) -> StatusSnapshot:
 
 @pytest.mark.parametrize(("slots", "busy"), [(1, 1), (2, 2), (9, 2)])
 def test_a_task_takes_its_slots_as_far_as_its_worker_has_them(slots: int, busy: int) -> None:
-    status, jobs = group(), jobs_snapshot(job(submitted_at_ms=1), tasks=3, slots=slots)
-    running = replace(status.workers[W1], slots=2, running=frozenset({T0}))
-    assert told(jobs, replace(status, workers={**status.workers, W1: running}))[declared.BUSY_SLOTS] == busy
+    jobs = jobs_snapshot(job(submitted_at_ms=1), tasks=3, slots=slots)
+    work = jobs.work_of(T0)
+    assert work is not None
+    status = group(replace(last(T0, TaskState.RUNNING), fingerprint=work.fingerprint))
+    assert told(jobs, status)[declared.BUSY_SLOTS] == busy
 
 
 def test_a_group_that_has_converged() -> None:
-    status = group(last(T0, TaskState.RUNNING, started_at_ms=1))
-    running = replace(status.workers[W1], running=frozenset({T0}))
-    assert told(JOBS, replace(status, workers={**status.workers, W1: running})) == {
+    assert told(JOBS, group(last(T0, TaskState.RUNNING, started_at_ms=1))) == {
         declared.MEMBERS: 2,
         declared.EPOCH: 5,
         declared.CONVERGED: 1,
