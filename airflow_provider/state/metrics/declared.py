@@ -105,6 +105,14 @@ SLOTS: Final = _group("cospark.group.slots", "how many slots all workers in the 
 BUSY_SLOTS: Final = _group(
     "cospark.group.busy_slots", "how many of these slots running tasks take", (_WORKER, "task-count")
 )
+LACKING_SLOTS: Final = _group(
+    "cospark.group.lacking_slots",
+    "slots for which tasks wait now, because no worker has them free: so many would have to be added",
+)
+SPARE_SLOTS: Final = _group(
+    "cospark.group.spare_slots",
+    "slots that stay free when all tasks that are to run have started: so many could be removed",
+)
 MISSING_SLOTS: Final = _group(
     "cospark.group.missing_slots", "slots that are missing for unbounded tasks: some of these tasks will never start"
 )
@@ -199,8 +207,8 @@ SHARD_UNSERVED_S: Final = Metric(
 )
 
 DECLARED: Final = (
-    MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, MISSING_SLOTS, JOBS,
-    TASKS, PENDING_AGE_S, FAILING, LEARNERS, LEARNER_LAG,
+    MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, LACKING_SLOTS,
+    SPARE_SLOTS, MISSING_SLOTS, JOBS, TASKS, PENDING_AGE_S, FAILING, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
     STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STALLED, STOPPED, SPARK_DEATHS, PROCESS_DEATHS,
     CONFLICTS, STOOD_STILL, TASK_TIME, PLANNER_TIME, LEASES_ENDED, COORDINATOR_FAILURES, SHARD_UNSERVED_S,

@@ -45,6 +45,8 @@ def gauges(
         yield of_group(declared.LOST_TASKS, len(status.group.waiting))
         yield of_group(declared.SLOTS, now.slots)
         yield of_group(declared.BUSY_SLOTS, now.busy)
+        yield of_group(declared.LACKING_SLOTS, now.lacking)
+        yield of_group(declared.SPARE_SLOTS, now.spare)
         yield of_group(declared.MISSING_SLOTS, 0 if shortage is None else shortage.missing)
     yield of_group(declared.JOBS, len(jobs.jobs))
     for job in jobs.jobs:

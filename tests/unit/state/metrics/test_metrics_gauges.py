@@ -61,6 +61,8 @@ def test_a_group_that_has_converged() -> None:
         declared.LOST_TASKS: 0,
         declared.SLOTS: 4,
         declared.BUSY_SLOTS: 1,
+        declared.LACKING_SLOTS: 0,
+        declared.SPARE_SLOTS: 1,
         declared.MISSING_SLOTS: 0,
         declared.JOBS: 1,
         declared.PENDING_AGE_S: 64.999,
@@ -97,7 +99,8 @@ def test_tasks_that_wait_for_their_worker_and_streams_without_a_slot() -> None:
     memory = Memory(assignment={WorkerId("w3"): frozenset({T2})}, deadline_ms=NOW_MS)
     assert told(JOBS, group(memory=memory))[declared.LOST_TASKS] == 1
     streams = jobs_snapshot(job(kind=TaskKind.STREAMING), tasks=6)
-    assert told(streams, group())[declared.MISSING_SLOTS] == 2
+    values = told(streams, group())
+    assert (values[declared.MISSING_SLOTS], values[declared.LACKING_SLOTS], values[declared.SPARE_SLOTS]) == (2, 2, 0)
 
 
 def test_before_the_first_round_only_jobs_are_known() -> None:
