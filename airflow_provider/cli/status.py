@@ -28,6 +28,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.state.metrics.room import room
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.spans import span
 from airflow_provider.state.reports.durations import finished_times
@@ -81,10 +82,11 @@ async def _watch(args: argparse.Namespace) -> None:
     console, settings = Console(), settings_of(args)
     if args.once or args.json:
         async with group_read(settings, args.group) as topics:
-            if args.json:
-                say(*json.dumps(as_json(args.group, topics.jobs, topics.status), indent=2).split("\n"))
-                return
             nobody = await seems_deserted(args.group, settings)
+            if args.json:
+                about = as_json(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody)
+                say(*json.dumps(about, indent=2).split("\n"))
+                return
             console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody))
         return
     deserted = Polled(partial(seems_deserted, args.group, settings))
@@ -110,13 +112,16 @@ async def _a_second_or(changed: asyncio.Event) -> None:
         await wait_at_most(1, changed.wait())
 
 
-def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:
-    """The group as in a sensor's XCom, with its jobs. Before its first rebalance it has no epoch."""
+def as_json(
+    group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, deserted: bool = False
+) -> dict[str, Any]:
+    """The group as in a sensor's XCom, with its slots and jobs. Before its first rebalance it has no epoch."""
     report = GroupReport.of(jobs, status)
     progress = {name: JobReport.of(name, jobs, status) for name in sorted(jobs.jobs)}
     return {
         "group": group,
         **({"epoch": None} if report is None else report.to_json()),
+        "room": room(jobs, status, now_ms=wall_ms, deserted=deserted).to_json(),
         "jobs": {name: None if job is None else job.to_json() for name, job in progress.items()},
     }
 
@@ -130,6 +135,7 @@ def render(
     """
     return Group(
         _headline(group, status, wall_ms, deserted),
+        *_room(jobs, status, wall_ms, deserted),
         *_idle(group, jobs, status),
         *(_text(f"  {warning}", style="yellow") for warning in group_warnings(jobs, status)),
         _workers(jobs, status, wall_ms, present(status) if deserted else frozenset()),
@@ -150,6 +156,11 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int, deserted: bool) 
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
     return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.because})", style="bold")
+
+
+def _room(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int, deserted: bool) -> list[Text]:
+    words = room(jobs, status, now_ms=wall_ms, deserted=deserted).in_words
+    return [_text(f"  {words}")] if words else []
 
 
 def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:

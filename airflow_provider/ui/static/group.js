@@ -69,7 +69,7 @@ function headLine({ short, reading }) {
     { class: "headline" },
     el("span", {}, stateBadge(short)),
     el("span", {}, count(short.members, "worker")),
-    short.slots > 0 && el("span", {}, count(short.slots, "slot")),
+    short.room && el("span", {}, short.room),
     short.epoch !== null && el("span", {}, `epoch ${short.epoch}`),
     short.at_ms && muted(`since ${clock(short.at_ms)}`),
     short.because && el("span", { class: "muted" }, `last rebalance: ${short.because}`),

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from airflow_provider.spark.local.sight import Sight
+from airflow_provider.state.metrics.room import room
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.reports.group_warnings import group_warnings
 from airflow_provider.state.reports.learners import given_up
@@ -58,6 +59,7 @@ class GroupInShort:
     :param words: its state in words
     :param because: why it rebalanced last
     :param until_ms: when a running delay ends, wall clock; 0: none runs
+    :param room: its slots, and what waits for some, in words
     :param in_rounds: whether it rebalances in rounds, so that one can be requested
     :param more_jobs: how many jobs it has besides these
     :param wrong: problems that people should look at, in words
@@ -69,7 +71,7 @@ class GroupInShort:
     because: str
     until_ms: int
     members: int
-    slots: int
+    room: str
     epoch: int | None
     leader: str
     at_ms: int | None
@@ -87,15 +89,14 @@ def group_in_short(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, no
     record = status.group
     state, words, until_ms = _state(jobs, status, now_ms)
     names = sorted(jobs.jobs)
-    there = present(status)
     return GroupInShort(
         group=group,
         state=state,
         words=words,
         because=record.because if record else "",
         until_ms=until_ms,
-        members=len(there),
-        slots=sum(status.workers[name].slots for name in there if name in status.workers),
+        members=len(present(status)),
+        room=room(jobs, status, now_ms=now_ms).in_words,
         epoch=record.epoch if record else None,
         leader=record.leader if record else "",
         at_ms=record.at_ms if record else None,

@@ -10,6 +10,7 @@ from group_records import record_of
 
 from airflow_provider.assignment.model import LeaveReason, Memory, Move, MoveReason
 from airflow_provider.cli.groups import describe
+from airflow_provider.cli.status import as_json
 from airflow_provider.state.records import (
     PlanRecord,
     StreamProgress,
@@ -34,6 +35,21 @@ def test_the_page_shows_who_does_what() -> None:
     assert row(text, "w1") == "w1 stable 5 running: a:0 pending: a:1"
     assert row(text, "w2") == "w2 deferred 5", "its task has failed: nothing left to do"
     assert row(text, "a") == "a failed 1 pending, 1 running, 1 failed a:2: boom"
+
+
+def test_how_many_slots_there_are_and_what_waits_for_some_is_shown() -> None:
+    assert page(JOBS, BUSY).splitlines()[1] == "  2 slots, 1 busy", "a:1 may move to w2"
+    left = replace(BUSY, workers={**BUSY.workers, W2: worker(W2, WorkerPhase.LEFT)})
+    assert page(JOBS, left).splitlines()[1] == "  1 slot, 1 busy: 1 task waits for 1 slot"
+    assert as_json("g", JOBS, left, wall_ms=0)["room"] == {
+        "workers": 1,
+        "slots": 1,
+        "busy": 1,
+        "spare": 0,
+        "waiting_tasks": 1,
+        "waiting_streams": 0,
+        "lacking": 1,
+    }
 
 
 def test_an_error_is_shown_as_it_is_and_not_taken_for_markup() -> None:

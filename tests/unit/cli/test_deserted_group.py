@@ -31,6 +31,8 @@ def test_the_coordinator_is_believed() -> None:
     assert "lost" not in there
     assert "g: no worker is there: w1 got lost; last heard of at " in gone
     assert "│ w1 │ lost │" in gone
+    assert "no slots: 1 task waits for 1 slot" in gone
+    assert "1 slot" not in there, "it is not known how many w1 has, but that it runs the task"
 
 
 def test_who_has_never_joined_did_not_get_lost() -> None:

@@ -60,6 +60,7 @@ class TestGroups:
             "worker w1",
             "2 records of its topics can't be read and are skipped",
         ]
+        assert short.room == "2 slots, 0 busy: 1 stream waits for 1 slot"
 
 
 class TestWorkers:
