@@ -20,6 +20,7 @@ from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER, Needs
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.connect.server import AllowedServers
+from airflow_provider.state.metrics.room import NO_ROOM, Room, room
 from airflow_provider.state.operations.operations import (
     AlterJob,
     HaltJob,
@@ -37,6 +38,7 @@ from airflow_provider.state.operations.operations import (
 from airflow_provider.state.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
 from airflow_provider.state.reports.description import JobDescription
 from airflow_provider.state.reports.report import GroupReport, JobReport
+from airflow_provider.state.views.orphans import Orphan, orphans
 from airflow_provider.state.views.presence import may_be_asked
 from airflow_provider.state.views.scaling import ScaleDown, ScaleError
 from airflow_provider.values.model import WorkerId
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from airflow_provider.group.declarative.requests.configuring import GroupSetting
     from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
     from airflow_provider.state.views.jobs_view import JobsSnapshot
-    from airflow_provider.state.views.orphans import Orphan
     from airflow_provider.state.views.status_view import StatusSnapshot
 
 T = TypeVar("T")
@@ -364,10 +365,7 @@ class SparkGroupHook(BaseHook):
         :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
         """
-        from airflow_provider.integration.deserted import is_deserted
-        from airflow_provider.state.views.orphans import orphans
-
-        deserted = self._run(partial(is_deserted, group))
+        deserted = self._is_deserted(group)
         return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=deserted))) or []
 
     def end_orphans(self, group: str, allowed_spark_servers: Iterable[str] = ()) -> dict[str, str]:
@@ -381,7 +379,6 @@ class SparkGroupHook(BaseHook):
         """
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.integration.deserted import is_deserted
-        from airflow_provider.state.views.orphans import orphans
         from airflow_provider.worker.hands import orphans as ending
         from airflow_provider.worker.hands.servers import Servers
 
@@ -413,6 +410,17 @@ class SparkGroupHook(BaseHook):
     def group_state(self, group: str) -> GroupReport | None:
         """The group's present epoch: its members, their tasks, what has moved; None before its first rebalance."""
         return self.look(group, GroupReport.of)
+
+    def room(self, group: str, *, waited_s: float = 0) -> Room:
+        """How many slots the group has, and how many it lacks or has to spare now: to add or remove workers.
+
+        :param waited_s: only tasks that have waited for so long, in seconds, lack slots
+        :raises TransportError: if no broker answers
+        :raises TopicError: as :meth:`look`
+        """
+        deserted, waited_ms = self._is_deserted(group), milliseconds("waited_s", waited_s)
+        now = partial(room, now_ms=wall_ms(), waited_ms=waited_ms, deserted=deserted)
+        return self.look(group, now) or NO_ROOM
 
     def groups(self, *, timeout_s: float = 30.0) -> list[str]:
         """The groups whose topics the connection's user can see.
@@ -475,6 +483,11 @@ class SparkGroupHook(BaseHook):
             return one_shot.act(self.get_settings(), group, needs, act)
         except NoTopicError:
             return None
+
+    def _is_deserted(self, group: str) -> bool:
+        from airflow_provider.integration.deserted import is_deserted
+
+        return self._run(partial(is_deserted, group))
 
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
         from airflow_provider.integration import one_shot

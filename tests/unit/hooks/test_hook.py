@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +15,15 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration import one_shot
+from airflow_provider.integration import deserted, one_shot
 from airflow_provider.integration.airflow_names import AirflowException
 from airflow_provider.integration.links import SparkGroupLink, group_link
 from airflow_provider.integration.one_shot import GroupSnapshot
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import BrokerAwayError, NoTopicError
 from airflow_provider.provider_info import get_provider_info
+from airflow_provider.state.metrics.room import NO_ROOM, Room
 from airflow_provider.state.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.narration import epoch_in_words, tasks_in_words
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -157,6 +160,24 @@ def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.Monkey
     assert not state.converged
 
 
+def test_the_slots_of_a_group(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, group, gone = jobs_snapshot(job(), tasks=6), group_snapshot(4), False
+    jobs = replace(jobs, plans={name: replace(plan, at_ms=wall_ms()) for name, plan in jobs.plans.items()})
+
+    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
+        return gone
+
+    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
+    monkeypatch.setattr(
+        one_shot, "read_group", lambda _settings, name: GroupSnapshot(group=name, jobs=jobs, status=group)
+    )
+    hook = SparkGroupHook("broker")
+    assert hook.room("g") == Room(workers=2, slots=4, waiting_tasks=2, lacking=2)
+    assert hook.room("g", waited_s=10**8).lacking == 0, "they were planned just now"
+    gone = True
+    assert hook.room("g") == Room(waiting_tasks=6, lacking=6)
+
+
 def test_a_group_that_does_not_exist_is_no_error(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_settings: KafkaSettings, name: str) -> GroupSnapshot:
         raise NoTopicError(f"{name}.jobs")
@@ -164,6 +185,12 @@ def test_a_group_that_does_not_exist_is_no_error(connection: None, monkeypatch: 
     monkeypatch.setattr(one_shot, "read_group", missing)
     assert SparkGroupHook("broker").group_state("g") is None
     assert SparkGroupHook("broker").job_progress("g", "job") is None
+
+    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
+        return True
+
+    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
+    assert SparkGroupHook("broker").room("g") == NO_ROOM
 
 
 def test_the_link_leads_to_the_groups_leader() -> None:
@@ -182,8 +209,6 @@ def test_the_link_leads_to_the_groups_leader() -> None:
 
 
 def _with_url(snapshot: StatusSnapshot, url: str) -> Any:
-    from dataclasses import replace
-
     return replace(snapshot.workers[WorkerId("w1")], url=url)
 
 
