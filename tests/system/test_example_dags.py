@@ -13,8 +13,9 @@ import pytest
 from airflow_group import EXAMPLE_GROUP, Group
 from fleet import overlaps, starts
 
-from airflow_provider.state.records import TaskState
+from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
+from airflow_provider.state.views.presence import present
 from airflow_provider.values.model import TaskId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
@@ -170,3 +171,25 @@ def check_rebalance(airflow: LocalAirflow) -> None:
     page = airflow.api.links(tasks["rebalanced"][0])["Spark group"]
     assert page is not None
     assert page.startswith(f"http://127.0.0.1:{airflow.port}/dags/")
+
+
+@pytest.mark.thorough
+def test_a_group_grows_and_shrinks_with_its_work(airflow: LocalAirflow, group: Group) -> None:
+    """A worker has two slots, and a stream takes one. The DAG looks every minute."""
+
+    def submit(streams: int) -> None:
+        ticks = "airflow_provider.example_dags.jobs:Ticks"
+        group.submit("ticks", tasks=streams, entry_point=ticks, kind=TaskKind.STREAMING)
+
+    group.name = f"{EXAMPLE_GROUP}.elastic"
+    for dag_id in ("example_elastic_worker", "example_elastic_group"):
+        airflow.api.wait_for_dag(dag_id)
+        airflow.api.unpause(dag_id)
+    try:
+        submit(3)
+        assert len(present(group.wait_for_running("ticks", 3).status)) == 2
+        submit(1)
+        group.wait_for(lambda seen: len(present(seen.status)) == 1, "a worker has left")
+        group.wait_for_running("ticks", 1)
+    finally:
+        airflow.api.pause("example_elastic_group")
