@@ -122,7 +122,7 @@ def test_what_people_are_told(streams: Sequence[int], batch: Sequence[int], word
         ([1, 1], [1], 0, 1),
         ([1, 1], [2], 0, 1),
         ([2, 2], [1, 2], 0, 1),
-        ([4, 2, 2], [2, 2, 4], 0, 0),
+        ([5, 4], [2, 3, 4], 0, 0),
         ([2], [9, 1], 1, 0),
         ([3, 3], [2, 2, 2], 2, 2),
         ([], [9, 1], 10, 0),
@@ -271,6 +271,7 @@ def test_paused_jobs_want_no_slots() -> None:
     paused = Placed(record=HaltRecord(job="b", halt=Halt.PAUSED, by="me", at_ms=0), offset=7)
     jobs = replace(jobs_of(batch=[1, 1]), halts={"b": paused})
     assert now(jobs, group(said(W1, 1), has={W1: frozenset(b(0, 1))})) == Room(workers=1, slots=1, spare=1)
+    assert now(replace(jobs, plans={}), StatusSnapshot()) == NO_ROOM, "nor does their planner want a worker"
 
 
 def test_short_waits_can_be_left_out() -> None:
