@@ -23,6 +23,7 @@ EXAMPLES = sorted(Path(airflow_provider.example_dags.__file__).parent.glob("exam
 # The triggerer's loop must not stand still while it imports a trigger.
 MODULES = [
     "airflow_provider.task_groups.spark_job",
+    "airflow_provider.jobs.sql_files",
     "airflow_provider.triggers.group",
     "airflow_provider.triggers.worker",
     "airflow_provider.plugins.cooperative_spark",
