@@ -102,6 +102,20 @@ def test_a_task_group_runs_its_job_and_hands_on_what_its_tasks_return(
     check_declarative(group)
 
 
+def check_sql_files(airflow: LocalAirflow) -> None:
+    tasks = run(airflow, "example_sql_files")
+    report = airflow.api.xcom(tasks["sales.result"][0])
+    assert report["counts"] == {"finished": 2}, "one file by itself, and two of which one runs after the other"
+    assert sorted(result["statements"] for result in report["results"].values()) == [2, 5]
+    assert airflow.api.xcom(tasks["add_up"][0]) == {"statements": 7}
+
+
+def test_sql_files_run_as_the_tasks_of_a_job_that_nobody_has_written(airflow: LocalAirflow, group: Group) -> None:
+    check_sql_files(airflow)
+    group.name = f"{EXAMPLE_GROUP}.sql_files"
+    check_declarative(group)
+
+
 def check_streaming(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}

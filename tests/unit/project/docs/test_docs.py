@@ -118,6 +118,14 @@ def test_examples_are_those_of_the_example_dags(page: Path) -> None:
     assert page.read_text() == synced(page.read_text()), "run python docs/sync_examples.py and commit what it writes"
 
 
+def test_the_sql_that_is_shown_is_that_of_the_example() -> None:
+    text = (ROOT / "docs" / "ready-made-jobs.md").read_text()
+    files = [file.read_text() for file in (ROOT / "airflow_provider" / "example_dags" / "sql").iterdir()]
+    shown = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    assert shown
+    assert set(shown) <= set(files)
+
+
 @pages
 def test_tests_that_are_named_exist(page: Path) -> None:
     for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text()):
