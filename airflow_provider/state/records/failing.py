@@ -12,7 +12,7 @@ from airflow_provider.state.records.task_failure import TaskFailure
 ALARM_AFTER: Final = 5
 """After this many failures in a row, the trouble is not momentary: with a delay of 10 s, about three minutes."""
 GOOD_MS: Final = 600_000
-"""A stream that has run for this long has gone well."""
+"""A stream that has moved on for this long has gone well."""
 
 
 def keeps_failing(status: TaskStatus) -> bool:

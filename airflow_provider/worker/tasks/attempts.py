@@ -202,7 +202,7 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
 
 
 def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
-    run = forgiven(x.runs[task], wall_ms=x.wall)
+    run = forgiven(x.runs[task], now_ms=x.now)
     failed = _failed_here(x, run, x.failure(event.failure.message, event.failure.traceback))
     if event.retryable:
         _try_again(x, failed)
@@ -220,7 +220,7 @@ def _failed_here(x: Execution, run: TaskRun, failure: TaskFailure) -> TaskRun:
 
 def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
     """The task has not failed. It waits until the other writer may be over, and says so."""
-    run = forgiven(x.runs[task], wall_ms=x.wall).in_conflict(x.wall).ended_otherwise_at(x.settings.worker)
+    run = forgiven(x.runs[task], now_ms=x.now).in_conflict(x.wall).ended_otherwise_at(x.settings.worker)
     writes_s = run.in_conflict_ms(x.wall) // 1_000
     how_long = f" for {writes_s // 60} min" if writes_s >= 60 else ""
     why = x.failure(

@@ -52,7 +52,7 @@ def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
         x.evidence.went_well()
         run = run.goes_well_at(x.settings.worker)
         run = replaced(run, liveness=run.liveness.moved(x.now, progress.batch_ms))
-    run = x.keep(forgiven(replaced(run, progress=progress), wall_ms=x.wall))
+    run = x.keep(forgiven(replaced(run, progress=progress), now_ms=x.now))
     if stalled:
         _say_that_it_moves_again(x, run)
     else:

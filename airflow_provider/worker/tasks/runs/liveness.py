@@ -23,24 +23,28 @@ class Liveness:
     """What is known about the movement of a task's stream.
 
     :param moved_ms: when it last moved (monotonic milliseconds); None: it is not running
+    :param seen_ms: since when its movement has been seen in this process (monotonic milliseconds); None: it is not
     :param longest_ms: how long the longest of its last batches took
     :param stalled_since_ms: when it had last moved, if it is stalled (wall clock, milliseconds since 1970)
     """
 
     moved_ms: int | None = None
+    seen_ms: int | None = None
     longest_ms: int = 0
     stalled_since_ms: int | None = None
 
     def begun(self, now_ms: int) -> Liveness:
         """It runs, or still does. If it was stalled, it still is."""
-        return self if self.stalled_since_ms is not None else replaced(self, moved_ms=now_ms)
+        if self.stalled_since_ms is not None:
+            return self
+        return replaced(self, moved_ms=now_ms, seen_ms=self._seen_ms(now_ms))
 
     def moved(self, now_ms: int, batch_ms: int | None = None) -> Liveness:
         """:param batch_ms: how long the batch that has ended took; None: it is between two batches"""
         longest_ms = self.longest_ms
         if batch_ms is not None:
             longest_ms = max(batch_ms, longest_ms - longest_ms // _FORGOTTEN)
-        return Liveness(moved_ms=now_ms, longest_ms=longest_ms)
+        return Liveness(moved_ms=now_ms, seen_ms=self._seen_ms(now_ms), longest_ms=longest_ms)
 
     def stalled(self, now_ms: int, wall_ms: int) -> Liveness:
         assert self.moved_ms is not None, "only what runs stalls"
@@ -49,6 +53,15 @@ class Liveness:
     def ended(self) -> Liveness:
         """What the next attempt begins with."""
         return Liveness(longest_ms=self.longest_ms)
+
+    def moving_ms(self) -> int | None:
+        """For how long it has moved on, as far as this process has seen; None: nobody sees whether it moves."""
+        if self.moved_ms is None or self.seen_ms is None:
+            return None if self.stalled_since_ms is None else 0
+        return self.moved_ms - self.seen_ms
+
+    def _seen_ms(self, now_ms: int) -> int:
+        return now_ms if self.seen_ms is None else self.seen_ms
 
     def stalls_at_ms(self, stall_after_ms: int | None) -> int | None:
         """When it counts as stalled if it does not move (monotonic milliseconds); None: never, or it does already.

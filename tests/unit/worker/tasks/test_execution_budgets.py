@@ -11,8 +11,9 @@ from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, 
 from airflow_provider.state.records.failing import GOOD_MS
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt
-from airflow_provider.worker.tasks.events import AttemptProgressed, StreamBegan
+from airflow_provider.worker.tasks.events import AttemptProgressed, StreamBegan, StreamMoved
 from airflow_provider.worker.tasks.runs.going_well import GOOD_BATCHES
+from airflow_provider.worker.tasks.runs.liveness import Liveness
 from airflow_provider.worker.tasks.runs.pauses import longest_retry_ms, retry_pause_ms
 from airflow_provider.worker.tasks.runs.runs import RunState
 
@@ -119,6 +120,27 @@ def test_a_stream_that_has_only_been_stalled_for_long_has_not_gone_well() -> Non
     assert script.wait(1_000), "it says that it is stalled"
     script.wait(2 * GOOD_MS)
     assert words(script.fail(A0)) == ["insist on a:0 failed"]
+
+
+@pytest.mark.parametrize(("moves_after_ms", "well"), [(GOOD_MS, True), (GOOD_MS - 1, False)])
+def test_the_time_that_a_stream_takes_to_fail_counts_only_as_far_as_it_has_moved(
+    moves_after_ms: int, well: bool
+) -> None:
+    script = Script(kind=STREAMING, retries=1, stall_after_ms=100 * GOOD_MS).running(A0)
+    script.fail(A0)
+    again(script)
+    script.feed(StreamBegan, task=A0)
+    script.wait(moves_after_ms)
+    script.feed(StreamMoved, task=A0)
+    script.wait(2 * GOOD_MS)
+    assert ("write a:0 pending" in words(script.fail(A0))) is well
+
+
+def test_a_stream_that_was_stalled_when_it_came_here_has_not_gone_well_before_it_moves_here() -> None:
+    assert Liveness().moving_ms() is None, "nobody sees it"
+    stalled = Liveness(stalled_since_ms=5).begun(0)
+    assert stalled.moving_ms() == stalled.moved(GOOD_MS).moving_ms() == 0
+    assert stalled.moved(GOOD_MS).moved(3 * GOOD_MS).moving_ms() == 2 * GOOD_MS
 
 
 def test_a_stream_whose_job_says_nothing_of_retries_is_tried_again_as_often_as_it_takes() -> None:
