@@ -189,7 +189,7 @@ FAILURE_MUTATIONS = (
     Mutation(
         name="tries suspects on a server while other workers do",
         module=f"{_RUNS}.shared_servers",
-        edits=(("        if not servers:\n", "        if True:\n"),),
+        edits=(("        if not server:\n", "        if True:\n"),),
         unit_test="tests/simulation/test_server_deaths.py",
     ),
     Mutation(

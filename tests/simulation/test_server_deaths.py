@@ -1,4 +1,4 @@
-"""Many streams on one Spark Connect server, which one of them ends: it is found within few restarts, and alone.
+"""Many tasks on one Spark Connect server, which one of them ends: it is found within few restarts, and alone.
 
 The machines of several workers, and the real view of the status topic, in virtual time.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -29,7 +30,7 @@ from airflow_provider.state.views.topic_view import Parsed
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.machine import handle
-from airflow_provider.worker.tasks.runs.suspects import TRIAL_MS
+from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
 MAX_DEATHS = 3
@@ -41,40 +42,65 @@ LOOK_MS = 5_000
 SERVER = "sc://server:15002"
 
 
+class Way(Enum):
+    """How the tasks use the server."""
+
+    DETACHED = TaskKind.STREAMING, True
+    ATTACHED = TaskKind.STREAMING, False
+    BATCH = TaskKind.BATCH, False
+
+    def __init__(self, kind: TaskKind, detached: bool) -> None:
+        self.kind = kind
+        self.detached = detached
+
+
 class Server:
     """The server, the workers that share it, and their topics.
 
     :param culprits: by task, how long after its code was called it ends the server
     :param starts: whether their queries are started before that
     :param away_ms: how long it takes until it answers again
+    :param slots: of each worker; None: as many as there are tasks
+    :param late_ms: how much later each further worker notices that its attached tasks have ended
     """
 
     def __init__(
-        self, tasks: int, workers: int, culprits: dict[TaskId, int], *, starts: bool = True, away_ms: int = 0
+        self,
+        tasks: int,
+        workers: int,
+        culprits: dict[TaskId, int],
+        *,
+        way: Way = Way.DETACHED,
+        slots: int | None = None,
+        starts: bool = True,
+        away_ms: int = 0,
+        late_ms: int = 0,
     ) -> None:
         self.now = 0
         self.deaths = 0
         self.failed: set[TaskId] = set()
         self.culprits = culprits
         self.starts = starts
+        self.way = way
         self.away_ms = away_ms
+        self.late_ms = late_ms
         self.back_at = 0
         self.tasks = [TaskId("a", index) for index in range(tasks)]
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._view = StatusView(clock=lambda: WALL_MS + self.now)
         self._will_read = False
-        job = JobDefinition(name="a", entry_point="m:f", max_tasks=tasks, kind=TaskKind.STREAMING, retries=0)
+        job = JobDefinition(name="a", entry_point="m:f", max_tasks=tasks, kind=way.kind, retries=0)
         plan = PlanRecord.of(job, [{"i": index} for index in range(tasks)], planned_by=WorkerId("w"), at_ms=0)
         self.jobs = JobsSnapshot(jobs={"a": job}, plans={"a": plan})
-        self.workers = [self._worker(WorkerId(f"w{number}"), tasks) for number in range(workers)]
+        self.workers = [self._worker(WorkerId(f"w{number}"), slots or tasks) for number in range(workers)]
         for number, worker in enumerate(self.workers):
             self.feed(worker, events.TasksGiven, tasks=frozenset(self.tasks[number::workers]), epoch=Epoch(1))
 
     def _worker(self, name: WorkerId, slots: int) -> Execution:
         settings = ExecutionSettings(
             worker=name, slots=slots, process=f"host/place/{name}/1", lease_ms=10_000, linger_ms=10**9,
-            max_spark_deaths=MAX_DEATHS, mask=str,
+            max_spark_deaths=MAX_DEATHS, mask=str, server=SERVER,
         )  # fmt: skip
         return Execution(settings, self.jobs, self._view.snapshot(), now_ms=0)
 
@@ -100,7 +126,7 @@ class Server:
     def _carry_out(self, worker: Execution, command: commands.Command) -> None:
         match command:
             case commands.StartAttempt(run=run):
-                session = {"server": SERVER, "session_id": f"{run.task}#{run.attempt}"}
+                session = {"server": SERVER, "session_id": f"{run.task}#{run.attempt}"} if self.way.detached else None
                 begins_ms = max(0, self.back_at - self.now) + 300
                 self._later(worker, run.task, run.attempt, begins_ms, events.AttemptBegan, handle=session)
             case commands.WriteStart(status=status, number=number):
@@ -108,8 +134,8 @@ class Server:
                 self._later(worker, status.task, status.attempt, READ_MS, events.StartWritten, number=number)
             case commands.LetBegin(task=task):
                 run = worker.runs[task]
-                begun = {**run.handle, "query_id": "q"}
-                if self.starts or task not in self.culprits:
+                begun = {**run.handle, "query_id": "q"} if self.way.detached else None
+                if self.way.kind is TaskKind.STREAMING and (self.starts or task not in self.culprits):
                     self._later(worker, task, run.attempt, 300, events.StreamBegan, handle=begun)
                 if task in self.culprits:
                     self.after(self.culprits[task], lambda: self._end(worker, task, run.attempt))
@@ -133,29 +159,36 @@ class Server:
 
         self.after(ms, come)
 
-    def restart(self) -> None:
-        """People do it while the first task runs."""
-        worker, task = self.workers[0], self.tasks[0]
-        self._end(worker, task, worker.runs[task].attempt)
-
     def _end(self, culprit: Execution, task: TaskId, attempt: int) -> None:
         run = culprit.runs.get(task)
-        if run is None or run.attempt != attempt or not run.state.runs or self.now < self.back_at:
-            return
+        if run is not None and run.attempt == attempt and run.state.runs and self.now >= self.back_at:
+            self.restart(task)
+
+    def restart(self, task: TaskId | None = None) -> None:
+        """:param task: which has ended it; None: people have"""
         self.deaths += 1
         self.back_at = self.now + self.away_ms
+        if not self.way.detached:
+            for number, worker in enumerate(self.workers):
+                self._lose_attached(worker, number * self.late_ms)
+            return
         if not self.away_ms:
-            self._lose(task, attempt)
+            self._lose(task)
             return
         self.after(SILENT_MS, lambda: self._is_silent(True))
         self.after(self.away_ms, lambda: self._is_silent(False))
-        self.after(self.away_ms + LOOK_MS, lambda: self._lose(task, attempt))
+        self.after(self.away_ms + LOOK_MS, lambda: self._lose(task))
 
     def _is_silent(self, silent: bool) -> None:
         for worker in self.workers:
             self.feed(worker, events.ServersSilent, silent=silent)
 
-    def _lose(self, task: TaskId, attempt: int) -> None:
+    def _lose_attached(self, worker: Execution, late_ms: int) -> None:
+        ended = {"spark": self.deaths, "failure": TaskFailure.of("the server was restarted")}
+        for run in [run for run in worker.runs.values() if run.let_begin]:
+            self._later(worker, run.task, run.attempt, late_ms, events.SparkLost, **ended)
+
+    def _lose(self, task: TaskId | None) -> None:
         for worker in self.workers:
             for lost in [run for run in worker.runs.values() if run.state.runs and run.handle is not None]:
                 ended: dict[str, Any] = {"task": lost.task, "failure": TaskFailure.of("the server was restarted")}
@@ -163,8 +196,8 @@ class Server:
                     self.feed(worker, events.SparkLost, spark=-self.deaths, **ended)
                     continue
                 end = events.SparkLost(now_ms=self.now, wall_ms=WALL_MS + self.now, spark=self.deaths, **ended)
-                self.feed(worker, events.StreamBegan, task=task, handle=lost.handle, otherwise=end)
-                self._later(worker, task, attempt, LOOK_MS, events.QueryCleared)
+                self.feed(worker, events.StreamBegan, task=lost.task, handle=lost.handle, otherwise=end)
+                self._later(worker, lost.task, lost.attempt, LOOK_MS, events.QueryCleared)
 
     # ---- the topic
 
@@ -183,7 +216,7 @@ class Server:
 
     @property
     def running(self) -> set[TaskId]:
-        return {task for worker in self.workers for task, run in worker.runs.items() if run.detached}
+        return {task for worker in self.workers for task, run in worker.runs.items() if run.let_begin}
 
     @property
     def suspected(self) -> set[TaskId]:
@@ -231,16 +264,38 @@ def test_how_long_a_server_takes_to_start_again_makes_no_difference(away_ms: int
     assert server.running == {*server.tasks} - {found}
 
 
+@pytest.mark.parametrize("way", Way)
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("culprit", [0, 1, 38, 39])
-def test_workers_that_share_a_server_find_it_and_blame_nobody_else(workers: int, culprit: int) -> None:
+def test_workers_that_share_a_server_find_it_and_blame_nobody_else(workers: int, culprit: int, way: Way) -> None:
     found = TaskId("a", culprit)
-    server = Server(40, workers, {found: 2_000})
+    server = Server(40, workers, {found: 2_000}, way=way)
     server.run(12 * 3_600_000, until=lambda: bool(server.failed))
     assert server.failed == {found}
     assert server.deaths <= workers * most_deaths(40)
-    server.run(30 * TRIAL_MS)
+    server.run(4 * 3_600_000)
+    assert server.failed == {found}
     assert server.running == {*server.tasks} - {found}
+
+
+@pytest.mark.parametrize("way", [Way.ATTACHED, Way.BATCH])
+def test_nobody_else_is_blamed_if_some_workers_notice_the_end_of_the_server_later(way: Way) -> None:
+    found = TaskId("a", 1)
+    server = Server(12, 3, {found: 2_000}, way=way, late_ms=15_000)
+    server.run(12 * 3_600_000, until=lambda: bool(server.failed))
+    server.run(4 * 3_600_000)
+    assert server.failed == {found}
+    assert server.running == {*server.tasks} - {found}
+
+
+@pytest.mark.parametrize("way", [Way.DETACHED, Way.ATTACHED])
+def test_nobody_else_is_blamed_if_each_task_of_a_worker_ends_the_server(way: Way) -> None:
+    """What it has not started yet must not end the server under the trials of the other worker."""
+    culprits = {TaskId("a", index): 2_000 for index in range(1, 16, 2)}
+    server = Server(16, 2, culprits, way=way, slots=4)
+    server.run(24 * 3_600_000, until=lambda: not server.failed < culprits.keys())
+    assert server.failed == culprits.keys()
+    assert server.deaths <= len(culprits) * most_deaths(4)
 
 
 @pytest.mark.parametrize("tasks", [2, 12])
@@ -260,11 +315,12 @@ def test_they_blame_nobody_else_either_if_all_suspects_were_tried_before(tasks: 
     assert server.running == {*server.tasks} - {found}
 
 
-def test_a_server_that_people_restart_now_and_then_fails_nobody() -> None:
-    server = Server(16, 2, {})
+@pytest.mark.parametrize("way", [Way.DETACHED, Way.ATTACHED])
+def test_a_server_that_people_restart_now_and_then_fails_nobody(way: Way) -> None:
+    server = Server(16, 2, {}, way=way)
     for minutes in (2, 1, 1, 3, 5, 1, 2, 8, 1, 1, 1, 2, 4, 1, 1, 30):
         server.run(minutes * 47_000)
         server.restart()
-    server.run(30 * TRIAL_MS)
+    server.run(4 * 3_600_000)
     assert not server.failed
     assert server.running == {*server.tasks}

@@ -43,6 +43,7 @@ _RARE: Final = {
     **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone", "acquitted"), 0),
     **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to", "stalled_since_ms"), None),
     **dict.fromkeys(("alone", "kept", "last_try"), False),
+    "runs_on": "",
 }
 """Fields that are only written if they differ from this."""
 
@@ -159,6 +160,8 @@ class TaskStatus(Counted):
     :param last_try: whether its retries are used up, and it has one try more elsewhere
     :param stalled_since_ms: for a running stream that has not moved for longer than expected: when it last did (wall
         clock, milliseconds since 1970)
+    :param runs_on: the URL of the Spark Connect server on which its worker runs tasks, and others may, too; empty: its
+        worker has a Spark of its own, or none
     """
 
     task: TaskId
@@ -196,6 +199,7 @@ class TaskStatus(Counted):
     failed_on: tuple[Annotated[WorkerId, TEXT], ...] = ()
     last_try: bool = False
     stalled_since_ms: Annotated[int, COUNT] | None = None
+    runs_on: Annotated[str, TEXT] = ""
 
     def how_far(self, now_ms: int | None = None) -> str:
         """Its progress in words; empty if none was reported.

@@ -77,6 +77,7 @@ class InThisProcess:
                     linger_ms=round(equipment.linger_s * 1000),
                     max_spark_deaths=equipment.max_spark_deaths,
                     mask=self._mask,
+                    server=servers.own.url if servers.own else "",
                 ),
                 group_id=member.group_id,
                 topics=topics,

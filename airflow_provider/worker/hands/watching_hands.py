@@ -76,7 +76,8 @@ class WatchesInTriggerer:
         mask: Mask = nothing_secret,
     ) -> None:
         self._pause_s = pause_s
-        self._servers = Servers(own=ConnectServer.parse(server), token_of=token_of, allowed=allowed)
+        self._own = ConnectServer.parse(server)
+        self._servers = Servers(own=self._own, token_of=token_of, allowed=allowed)
         self._tell_every_s = tell_every_s
         self._max_spark_deaths = max_spark_deaths
         self._mask = mask
@@ -98,6 +99,7 @@ class WatchesInTriggerer:
                     max_spark_deaths=self._max_spark_deaths,
                     mask=self._mask,
                     in_triggerer=True,
+                    server=self._own.url,
                 ),
                 group_id=member.group_id,
                 topics=topics,

@@ -74,7 +74,7 @@ from typing import Final
 
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.status_view import said_since
-from airflow_provider.values.model import TaskId
+from airflow_provider.values.model import NO_TASKS, TaskId
 from airflow_provider.worker.tasks import assigned, attempts, declared_gone, learning, orphans, stalls
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import (
@@ -388,7 +388,7 @@ def _next_turn(x: Execution) -> Turn:
     if not batch or x.suspects.servers.may_begin(batch, x.status, now_ms=x.now, wall_ms=x.wall):
         return turn
     x.look_at_ms = x.look_at_ms or x.now + LOOK_MS
-    return Turn(turn.blocked | turn.only if turn.only else turn.blocked)
+    return Turn(turn.blocked.union(run.task for run in batch), NO_TASKS)
 
 
 def _start_next(x: Execution) -> None:

@@ -75,6 +75,8 @@ class ExecutionSettings:
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param mask: removes secrets from error messages
     :param in_triggerer: whether detached tasks are watched, and nothing is started
+    :param server: the URL of the Spark Connect server on which it runs its tasks; empty: it has a Spark of its own, or
+        none
     """
 
     worker: WorkerId
@@ -85,6 +87,7 @@ class ExecutionSettings:
     max_spark_deaths: int
     mask: Callable[[str], str]
     in_triggerer: bool = False
+    server: str = ""
 
 
 class Execution:
@@ -219,7 +222,7 @@ class Execution:
             return self._admit_failed(work, epoch)
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
-        run = self._suspected(replaced(run, read_to=self.jobs.offset), last)
+        run = self._suspected(replaced(run, read_to=self.jobs.offset, runs_on=self.settings.server), last)
         unended = self.status.unended.get(task)
         if unended:
             self._take_over(run, unended[0], attempt=max(run.attempt, unended[0].attempt))

@@ -122,6 +122,7 @@ class TaskRun(Counted):
     :param failed_on: the workers on which its last attempts have failed
     :param last_try: whether its retries are used up, and it has one try more elsewhere
     :param liveness: whether its stream moves
+    :param runs_on: see :class:`~airflow_provider.state.records.TaskStatus`
     """
 
     work: TaskWork
@@ -163,6 +164,7 @@ class TaskRun(Counted):
     failed_on: tuple[WorkerId, ...] = ()
     last_try: bool = False
     liveness: Liveness = UNMOVED
+    runs_on: str = ""
 
     @property
     def task(self) -> TaskId:
@@ -394,6 +396,7 @@ class TaskRun(Counted):
             failed_on=self.failed_on,
             last_try=self.last_try,
             stalled_since_ms=self.liveness.stalled_since_ms if state is TaskState.RUNNING else None,
+            runs_on=self.runs_on,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
 
@@ -436,7 +439,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         failed_on=last.failed_on,
         last_try=last.last_try,
         error=last.error,
-        liveness=_liveness_after(last),
+        liveness=Liveness(longest_ms=(last.progress and last.progress.batch_ms) or 0),
     )
     waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), run.longest_wait_ms)
     return replaced(run, not_before_ms=now_ms + waits_ms, retry_at_ms=wall_ms + waits_ms) if waits_ms else run
@@ -467,11 +470,6 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
         not_before_ms=0,
         retry_at_ms=None,
     )
-
-
-def _liveness_after(last: TaskStatus) -> Liveness:
-    """What its next worker knows of how its stream moves."""
-    return Liveness(longest_ms=(last.progress and last.progress.batch_ms) or 0)
 
 
 def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:

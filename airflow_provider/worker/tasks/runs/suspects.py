@@ -37,7 +37,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from airflow_provider.state.records import TaskFailure, TaskKind, TaskStatus
+from airflow_provider.state.records import TaskFailure, TaskStatus
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
@@ -45,10 +45,8 @@ from airflow_provider.worker.tasks.runs.pauses import doubling_ms
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
 from airflow_provider.worker.tasks.runs.shared_servers import SharedServers
+from airflow_provider.worker.tasks.runs.trials import TRIAL_MS, trial_length_ms, would_never_end
 
-TRIAL_MS: Final = 60_000
-_LONGER_TRIALS: Final = 5
-"""How often the trial of a batch task doubles at most."""
 _FIRST_WAIT_MS: Final = 1_000
 _LONGEST_WAIT_MS: Final = 60_000
 _CALM_MS: Final = 600_000
@@ -108,7 +106,7 @@ class Suspects:
     def __init__(self, max_deaths: int, worker: WorkerId) -> None:
         self._max_deaths = max_deaths
         self._tried_from = max(1, max_deaths - 1)
-        self.servers = SharedServers(worker, tried_from=self._tried_from, trial_ms=TRIAL_MS)
+        self.servers = SharedServers(worker, tried_from=self._tried_from)
         self._suspects: set[TaskId] = set()
         self._acquits_at_ms = 0
         self._look_at_ms: int | None = None
@@ -168,7 +166,7 @@ class Suspects:
 
     def condemns(self, run: TaskRun) -> bool:
         """Whether a task that has just lost its Spark counts as the reason."""
-        alone = _ALONE if run.handle is None else _ALONE_WHERE_PEOPLE_END_IT
+        alone = _ALONE_WHERE_PEOPLE_END_IT if run.runs_on else _ALONE
         return run.deaths >= self._max_deaths and run.died_alone >= alone
 
     def news(self) -> list[str]:
@@ -228,10 +226,10 @@ class Suspects:
             return []
         self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
         started = [run for task in self._suspects if (run := runs[task]).state is RunState.STARTED]
-        left_ms = (_trial_ms(run) - self._stood_ms(run, now_ms) for run in started)
+        left_ms = (trial_length_ms(run) - self._stood_ms(run, now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
-        stood = (run for run in started if self._stood_ms(run, now_ms) >= _trial_ms(run))
-        acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not _would_never_end(run)]
+        stood = (run for run in started if self._stood_ms(run, now_ms) >= trial_length_ms(run))
+        acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not would_never_end(run)]
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
 
@@ -320,23 +318,12 @@ class Suspects:
                 continue
             if run.state is RunState.WAITING:
                 waiting.append(run)
-            elif run.state is RunState.STARTED and self._stood_ms(run, now_ms) < _trial_ms(run):
+            elif run.state is RunState.STARTED and self._stood_ms(run, now_ms) < trial_length_ms(run):
                 on_trial.append(task)
         return waiting, frozenset(on_trial)
 
     def _needs_trial(self, run: TaskRun) -> bool:
         return run.deaths >= self._tried_from
-
-
-def _would_never_end(run: TaskRun) -> bool:
-    """Whether it never comes further if it ends Spark late."""
-    return run.kind is TaskKind.BATCH and run.spark_deaths > 0
-
-
-def _trial_ms(run: TaskRun) -> int:
-    if not _would_never_end(run):
-        return TRIAL_MS
-    return TRIAL_MS << min(run.acquitted, _LONGER_TRIALS)
 
 
 def _some_are_young(runs: RunTable, now_ms: int) -> bool:

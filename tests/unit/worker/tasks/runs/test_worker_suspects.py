@@ -15,7 +15,8 @@ from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.worker.tasks.events import SparkLost
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, first_run
-from airflow_provider.worker.tasks.runs.suspects import TRIAL_MS, Suspects, Turn
+from airflow_provider.worker.tasks.runs.suspects import Suspects, Turn
+from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
 
 pytestmark = pytest.mark.turned_clock
 
@@ -259,9 +260,10 @@ def test_spark_that_ends_before_a_task_has_begun_says_nothing_of_the_task() -> N
     assert Suspects(1, ME).lost(runs, death_of(runs[A0], now_ms=0)).spark_deaths == 0
 
 
-def test_on_a_server_a_task_must_have_been_alone_twice() -> None:
+@pytest.mark.parametrize("query", [{}, {"handle": "h", "detached": True}], ids=["attached", "detached"])
+def test_on_a_server_a_task_must_have_been_alone_twice(query: dict[str, Any]) -> None:
     """People restart servers."""
-    run = replace(running(0, 2, began_ms=0, alone=True), handle="h", detached=True)
+    run = replace(running(0, 2, began_ms=0, alone=True), runs_on="sc://h", **query)
     suspects = knowing(table(run))
     once = suspects.lost(table(run), death_of(run, -1, now_ms=5))
     assert not suspects.condemns(once)
