@@ -17,6 +17,8 @@ from airflow_provider.integration.parameters import TimeSpan, as_float, choice, 
 from airflow_provider.values.model import ConnectProtocol, WorkerId
 
 _LEASE_MARGIN_MS: Final = 2_000
+_REBALANCE_MS: Final = 60_000
+_BY_NAME: Final = (PolicyName.DEFERRED.value, PolicyName.IMMEDIATE.value)
 
 V = TypeVar("V")
 
@@ -73,11 +75,12 @@ def policy_of(given: object, protocol: ConnectProtocol) -> Policy:
     """
     if isinstance(given, (Deferred, Incremental)):
         policy = given.made()
+    elif given == PolicyName.INCREMENTAL.value:
+        raise ValueError("policy: 'incremental' needs a number of moves: give Incremental(max_moves=...)")
+    elif isinstance(given, str) and given in _BY_NAME:
+        policy = make_policy(PolicyName(given))
     else:
-        name = choice("policy", given, PolicyName)
-        if name is PolicyName.INCREMENTAL:
-            raise ValueError("policy: 'incremental' needs a number of moves: give Incremental(max_moves=...)")
-        policy = make_policy(name)
+        raise ValueError(f"policy: {given!r} must be 'deferred', 'immediate', Deferred(...) or Incremental(...)")
     check_protocol(policy, protocol)
     return policy
 
@@ -148,14 +151,15 @@ class Membership:
         (Airflow's ``triggerer_health_check_threshold`` and a few seconds)
     :param heartbeat_interval: time between heartbeats
     :param rebalance_timeout: how long the coordinator waits for workers to join a rebalance. It must be longer than
-        stopping a task takes, and at least ``session_timeout``
+        stopping a task takes, and at least ``session_timeout``. By default 60 s, or ``session_timeout`` if that is
+        longer
     :param coordinators: who coordinates declarative groups. ``members``: the processes that hold workers, also
         triggerers; ``dedicated``: only processes that do nothing else (``cospark coordinator``)
     """
 
     session_timeout: TimeSpan = timedelta(seconds=60)
     heartbeat_interval: TimeSpan = timedelta(seconds=3)
-    rebalance_timeout: TimeSpan = timedelta(seconds=60)
+    rebalance_timeout: TimeSpan | None = None
     coordinators: str = Coordinators.MEMBERS.value
 
     def __post_init__(self) -> None:
@@ -168,7 +172,11 @@ class Membership:
         """:raises ValueError: naming the parameter that is wrong, or that does not go together with another one"""
         session_ms = milliseconds("session_timeout", self.session_timeout, least_ms=1)
         heartbeat_ms = milliseconds("heartbeat_interval", self.heartbeat_interval, least_ms=1)
-        rebalance_ms = milliseconds("rebalance_timeout", self.rebalance_timeout, least_ms=1)
+        rebalance_ms = (
+            max(_REBALANCE_MS, session_ms)
+            if self.rebalance_timeout is None
+            else milliseconds("rebalance_timeout", self.rebalance_timeout, least_ms=1)
+        )
         margin_ms = min(_LEASE_MARGIN_MS, session_ms // 4)
         if heartbeat_ms + margin_ms >= session_ms:
             raise ValueError(

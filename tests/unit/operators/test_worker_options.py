@@ -16,6 +16,7 @@ from airflow_provider.assignment import policy
 from airflow_provider.assignment.learners.model import DEFAULT_LIMITS
 from airflow_provider.integration.parameters import TimeSpan
 from airflow_provider.operators.spark_worker import Deferred, Incremental, Learners, Membership, SparkWorkerOperator
+from airflow_provider.values.model import ConnectProtocol
 
 MINUTE = timedelta(minutes=1)
 THIRTY_DAYS = timedelta(days=30)
@@ -65,6 +66,22 @@ def test_who_sets_nothing_has_the_usual() -> None:
     assert Deferred().made() == policy.Deferred()
     assert Incremental(max_moves=5).made() == policy.Incremental(max_moves=5)
     assert Learners().limits() == DEFAULT_LIMITS
+
+
+@pytest.mark.parametrize(("session_s", "rebalance_s"), [(30, 60), (90, 90)])
+def test_a_rebalance_waits_for_as_long_as_a_session_unless_people_say_otherwise(
+    session_s: int, rebalance_s: int
+) -> None:
+    settings = Membership(session_timeout=session_s).settings(
+        group="g", worker="w", url="", protocol=ConnectProtocol.SESSIONED, learners=Learners()
+    )
+    assert settings.rebalance_timeout_ms == 1000 * rebalance_s
+
+
+@pytest.mark.parametrize("wrong", ["eventual", Deferred, None])
+def test_a_wrong_policy_is_told_which_there_are(wrong: Any) -> None:
+    with DAG("d", schedule=None), pytest.raises(ValueError, match=r"^policy: .*, Deferred\(\.\.\.\) or Incremental\("):
+        SparkWorkerOperator(task_id="one", **WORKER, policy=wrong)
 
 
 def test_where_nothing_is_to_wait_that_is_the_policy_immediate() -> None:
