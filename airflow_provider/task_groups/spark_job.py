@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import TaskGroup
@@ -83,6 +84,7 @@ class SparkJobTaskGroup(TaskGroup):
             of_job = {**common, "job": _job_name(self, job)}
             of_submit = {**of_job, "entry_point": code, "config": config, "wait_for_completion": False}
             submit = SparkJobOperator(task_id="submit", **_parameters(self, "submit_args", submit_args, of_submit))
+            _check_other_jobs(self, submit)
             of_workers = _parameters(self, "worker_args", worker_args, common, "worker")
             if "allowed_entry_points" not in of_workers:
                 of_workers["allowed_entry_points"] = [_module_of(code)]
@@ -131,8 +133,10 @@ def _parameters(
 
     :param name: of the parameter that gives further ones
     :param own: those that the task group sets
-    :raises ValueError: if one of these is given
+    :raises ValueError: if one of these is given, or no parameters
     """
+    if not isinstance(given, (Mapping, NoneType)):
+        raise ValueError(f"{name}: {given!r} must be a dict of parameters")
     for each in given or ():
         if each in own or each in ("task_id", "dag", "task_group", *also_own):
             raise ValueError(
@@ -147,6 +151,20 @@ def _add_workers(tasks: TaskGroup, number: int, parameters: Mapping[str, Any]) -
         return [SparkWorkerOperator(task_id=f"worker_{place + 1}", **parameters) for place in range(number)]
     workers = SparkWorkerOperator.partial(task_id="worker", **parameters)
     return [workers.expand(worker=[None] * number)]  # each has its default name
+
+
+def _check_other_jobs(tasks: TaskGroup, submit: SparkJobOperator) -> None:
+    """:raises ValueError: if another task group of the DAG submits a job of the same name to the same group"""
+    own = (submit.group, submit.job, submit.kafka_conn_id)
+    for task in tasks.dag.tasks:
+        other = task.task_group
+        if other is tasks or not isinstance(task, SparkJobOperator) or not isinstance(other, SparkJobTaskGroup):
+            continue
+        if (task.group, task.job, task.kafka_conn_id) == own:
+            raise ValueError(
+                f"job: task group {other.group_id!r} also submits a job {submit.job!r} to group {submit.group!r}, and"
+                " one would replace the other: give them different names"
+            )
 
 
 def _check_checkpoints(tasks: TaskGroup, submit: SparkJobOperator, of_workers: Mapping[str, Any]) -> None:

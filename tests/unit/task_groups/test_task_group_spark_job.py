@@ -212,3 +212,20 @@ def test_runs_that_may_overlap_need_a_group_each() -> None:
             SparkJobTaskGroup("copy", entry_point="jobs:Copy")
         SparkJobTaskGroup("each", entry_point="jobs:Copy", group="etl.{{ run_id | replace(':', '-') }}")
     assert submitting(dag, "each.submit").group == "etl.{{ run_id | replace(':', '-') }}"
+
+
+def test_two_task_groups_can_not_submit_the_same_job(dag: DAG) -> None:
+    with dag:
+        SparkJobTaskGroup("copy", entry_point="jobs:Copy", group="etl", job="orders")
+        SparkJobTaskGroup("other", entry_point="jobs:Copy", group="etl", job="items")
+        with pytest.raises(
+            ValueError, match=r"^task group 'again': job: task group 'copy' also submits a job 'orders'"
+        ):
+            SparkJobTaskGroup("again", entry_point="jobs:Check", group="etl", job="orders")
+
+
+@pytest.mark.parametrize("parameter", ["submit_args", "worker_args", "result_args"])
+@pytest.mark.parametrize("wrong", ["retries", True, []])
+def test_further_parameters_must_be_a_dict(dag: DAG, parameter: str, wrong: Any) -> None:
+    with dag, pytest.raises(ValueError, match=f"^task group 'copy': {parameter}: .* must be a dict of parameters"):
+        SparkJobTaskGroup("copy", entry_point="jobs:Copy", **{parameter: wrong})
