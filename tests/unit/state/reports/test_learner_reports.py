@@ -15,12 +15,14 @@ from rich.console import Console
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignment.model import Load, Move, MoveReason
+from airflow_provider.cli import status
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
+from airflow_provider.state.metrics.room import NO_ROOM
 from airflow_provider.state.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
 from airflow_provider.state.reports.group_words import as_lines
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_up, learners
@@ -228,7 +230,11 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
 
     async def reach(_settings: object) -> None: ...
 
+    async def seems_deserted(_group: str, _settings: object) -> bool:
+        return False
+
     monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(status, "seems_deserted", seems_deserted)
     monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made)
     return made
 
@@ -239,7 +245,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_the_status_of_a_group_as_json(topics: MemoryTopics, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys) == {"group": "g", "epoch": None, "jobs": {}}
+    assert told(capsys) == {"group": "g", "epoch": None, "room": NO_ROOM.to_json(), "jobs": {}}
 
     async def begin() -> None:
         await topics.submit(job())
