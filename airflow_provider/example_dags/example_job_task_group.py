@@ -26,8 +26,8 @@ with DAG("example_job_task_group", schedule=None, catchup=False, max_active_runs
     )
 
     @task
-    def add_up(results: Any) -> dict[str, Any]:
-        return {"rows": sum(result["rows"] for result in results.values())}
+    def add_up(report: Any) -> dict[str, Any]:
+        return {"rows": sum(result["rows"] for result in report["results"].values())}
 
-    add_up(counted.output["results"])
+    add_up(counted.output)
 # [END howto_task_group]

@@ -30,8 +30,8 @@ with DAG("example_sql_files", schedule=None, catchup=False, max_active_runs=1, t
     )
 
     @task
-    def add_up(results: Any) -> dict[str, Any]:
-        return {"statements": sum(result["statements"] for result in results.values())}
+    def add_up(report: Any) -> dict[str, Any]:
+        return {"statements": sum(result["statements"] for result in report["results"].values())}
 
-    add_up(sales.output["results"])
+    add_up(sales.output)
 # [END howto_sql_files]

@@ -98,7 +98,7 @@ class SparkJobTaskGroup(TaskGroup):
 
     @property
     def output(self) -> PlainXComArg:
-        """The XCom of ``result``, for other tasks: ``copy.output["results"]``."""
+        """What ``result`` returns, for other tasks: a dict with the return value of each Spark task in ``results``."""
         result: Any = self.get_child_by_label("result")
         output: PlainXComArg = result.output
         return output

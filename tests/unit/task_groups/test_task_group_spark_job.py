@@ -112,7 +112,7 @@ def test_it_takes_templates_and_what_other_tasks_return_and_gives_others_its_res
             worker_args={"allowed_entry_points": ["jobs"]},
         )
         SparkJobTaskGroup("again", entry_point="jobs:Copy", config="{{ params.again | tojson }}")
-        use(copied.output["results"])
+        use(copied.output)
     assert submitting(dag).upstream_task_ids == {"tables"}
     assert dag.task_dict["use"].upstream_task_ids == {"copy.result"}
     assert submitting(dag, "again.submit").config == "{{ params.again | tojson }}"
