@@ -19,8 +19,9 @@ from airflow_provider.state.reports.standing import SoFar, Standing
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import nobody
 from airflow_provider.state.views.progress import JobProgress, JobState, converged, job_progress
-from airflow_provider.state.views.scaling import departure, still_there, workers_in_words
+from airflow_provider.state.views.scaling import departure, still_there
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.counted import counted
 from airflow_provider.values.model import WorkerId
 
 
@@ -219,7 +220,7 @@ class LeaveCondition:
 
     def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
         """What is waited for and where that is, for a log."""
-        workers = workers_in_words(len(self.workers))
+        workers = counted(len(self.workers), "worker")
         return SoFar(text=f"{workers} to leave: {departure_in_words(self.workers, jobs, status)}")
 
     def to_json(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from airflow_provider.state.views.progress import needs_running
 from airflow_provider.state.views.scaling import goes
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.values.counted import counted
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId, planner_of
 
 
@@ -55,7 +56,7 @@ class Room:
         """As in "8 slots, 6 busy: 3 streams wait for 5 slots"; empty if there is nothing to say."""
         if not self.slots and not self.waiting_tasks:
             return ""
-        has = f"{_number(self.slots, 'slot')}, {self.busy} busy" if self.slots else "no slots"
+        has = f"{counted(self.slots, 'slot')}, {self.busy} busy" if self.slots else "no slots"
         spare = f", {self.spare} to spare" if self.spare else ""
         return f"{has}{spare}{self._waits}"
 
@@ -64,9 +65,9 @@ class Room:
         others = self.waiting_tasks - self.waiting_streams
         both = self.waiting_streams > 0 < others
         kinds = ((self.waiting_streams, "stream"), (others, "other task" if both else "task"))
-        who = " and ".join(_number(number, kind) for number, kind in kinds if number)
+        who = " and ".join(counted(number, kind) for number, kind in kinds if number)
         wait = "waits" if self.waiting_tasks == 1 else "wait"
-        return f": {who} {wait} for {_number(self.lacking, 'slot')}" if who else ""
+        return f": {who} {wait} for {counted(self.lacking, 'slot')}" if who else ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -219,7 +220,3 @@ def _placed(free: list[int], tasks: Counter[int], most: int) -> Counter[int]:
                 break
             insort(free, free.pop(place) - takes)
     return left
-
-
-def _number(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -9,6 +9,7 @@ from airflow_provider.state.records.checkpoint_conf import without_effect
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.counted import counted
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import TaskId
 
@@ -18,7 +19,7 @@ def of_stop(tasks: Iterable[TaskId], jobs: JobsSnapshot, status: StatusSnapshot)
     running = [jobs.label(task) for task in sorted(tasks) if (last := status.tasks.get(task)) and last.state.runs]
     if not running:
         return ()
-    what = "1 running task" if len(running) == 1 else f"{len(running)} running tasks"
+    what = counted(len(running), "running task")
     return (f"waits until {what} {'has' if len(running) == 1 else 'have'} stopped: {in_short(running)}",)
 
 

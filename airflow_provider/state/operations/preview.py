@@ -19,6 +19,7 @@ from airflow_provider.state.views.progress import configured, revocation_rank
 from airflow_provider.state.views.replanning import in_known_order
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.counted import counted
 from airflow_provider.values.model import GenerationId, TaskId, Tasks, WorkerId
 
 _NOBODY = WorkerId("")
@@ -82,7 +83,7 @@ class Preview:
 
     def lines(self) -> list[str]:
         """The preview for a terminal."""
-        head = f"{self.job}: {len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}; nothing is written"
+        head = f"{self.job}: {counted(len(self.tasks), 'task')}; nothing is written"
         lines = [head]
         for task in self.tasks:
             label = f"{task.task} ({task.name})" if task.name else str(task.task)

@@ -11,6 +11,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.scaling import still_there
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.counted import counted
 from airflow_provider.values.model import NO_TASKS, WorkerId
 
 _MOST_NAMED: Final = 5
@@ -35,7 +36,7 @@ def _one(worker: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
     said = status.workers.get(worker)
     owned = status.group.owned_by(worker) & configured(jobs, status.tasks) if status.group else NO_TASKS
     learned = by_owner(learners(status)).get(worker, ())
-    words = [f"{len(owned)} task{'' if len(owned) == 1 else 's'}"]
+    words = [counted(len(owned), "task")]
     words += (one.in_words(jobs.label) for one in learned[:_MOST_NAMED])
     if len(learned) > _MOST_NAMED:
         ready = sum(one.ready for one in learned)

@@ -10,6 +10,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.counted import counted
 from airflow_provider.values.model import TaskId, WorkerId
 
 
@@ -36,8 +37,8 @@ class SlotShortage:
 
     def in_words(self) -> str:
         """What this means and what to do, for people."""
-        slots = "1 slot" if self.slots == 1 else f"{self.slots} slots"
-        tasks = "1 stream" if self.unbounded == 1 else f"{self.unbounded} streams"
+        slots = counted(self.slots, "slot")
+        tasks = counted(self.unbounded, "stream")
         if self.stuck:
             where = ", ".join(f"{number} on {worker}" for worker, number in sorted(self.stuck.items()))
             what = f"{tasks}, {slots}, and streams with a warm-up are spread evenly, whatever slots workers have"

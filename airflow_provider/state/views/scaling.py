@@ -15,6 +15,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import may_be_asked, stands_back
 from airflow_provider.state.views.progress import configured, revocation_rank
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.counted import counted
 from airflow_provider.values.model import NO_TASKS, WorkerId
 
 RULE: Final = (
@@ -109,11 +110,11 @@ class Leaver(NamedTuple):
     @property
     def in_words(self) -> str:
         """As in "w3: has 2 slots, runs 2 of 3 tasks, 1 with state"."""
-        slots = f"{self.worker}: has {self.slots} slot{'' if self.slots == 1 else 's'}"
+        slots = f"{self.worker}: has {counted(self.slots, 'slot')}"
         if not self.tasks:
             return f"{slots}, and no task"
         state = f", {self.stateful} with state" if self.stateful else ""
-        return f"{slots}, runs {self.running} of {self.tasks} task{'' if self.tasks == 1 else 's'}{state}"
+        return f"{slots}, runs {self.running} of {counted(self.tasks, 'task')}{state}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ class ScaleDown:
     def in_words(self) -> str:
         """As in "8 of 40 workers, 2 more leave already, 30 stay"."""
         already = f", {len(self.going)} more {_leave(len(self.going))}" if self.going else ""
-        return f"{len(self.leavers)} of {workers_in_words(len(self.present))}{already}, {_stay(len(self.stay))}"
+        return f"{len(self.leavers)} of {counted(len(self.present), 'worker')}{already}, {_stay(len(self.stay))}"
 
     @property
     def what_follows(self) -> str:
@@ -226,16 +227,12 @@ def _staying(goal: Share | Count, present: int, going: int) -> int:
     """How many are to stay."""
     stay, now = goal.workers if isinstance(goal, Count) else ceil(present * goal.percent / 100), present - going
     aim = str(goal) if isinstance(goal, Count) else f"{goal} of {present}, rounded up, are {stay}"
-    has = f"it has {workers_in_words(present)}{f', of which {going} {_leave(going)}' if going else ''}"
+    has = f"it has {counted(present, 'worker')}{f', of which {going} {_leave(going)}' if going else ''}"
     if stay > now:
         raise ScaleError(f"{has}, and {aim} would be more: scaling down only asks workers to leave, and starts none")
     if stay == now:
         raise ScaleError(f"no worker is left to ask: {has}, and {aim if isinstance(goal, Share) else aim + ' stay'}")
     return stay
-
-
-def workers_in_words(number: int) -> str:
-    return f"{number} worker{'' if number == 1 else 's'}"
 
 
 def _leave(number: int) -> str:
