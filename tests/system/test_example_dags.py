@@ -49,17 +49,21 @@ def check_declarative(group: Group) -> None:
     assert epochs == sorted(set(epochs))
 
 
+def check_drained(airflow: LocalAirflow, workers: list[TaskInstance], *, finished: int) -> None:
+    """These workers of one job have left when nothing was left to do, and each task was finished by one of them."""
+    summaries = [airflow.api.xcom(worker) for worker in workers]
+    assert [summary["worker"] for summary in summaries] == [f"{x.dag_id}.{x.task_id}.{x.map_index}" for x in workers]
+    assert {summary["ended"] for summary in summaries} == {"drained"}
+    assert sorted(index for summary in summaries for _, index in summary["finished"]) == [*range(finished)]
+
+
 def check_batch(airflow: LocalAirflow, example_folder: Path) -> None:
     tasks = run(airflow, "example_batch_group")
     report = airflow.api.xcom(tasks["counted"][0])
     assert report["state"] == "finished"
     assert report["counts"] == {"finished": 8}
     assert sum(result["rows"] for result in report["results"].values()) == 1_000_000
-    summaries = [airflow.api.xcom(worker) for worker in tasks["worker"]]
-    assert [summary["worker"] for summary in summaries] == [f"example_batch_group.worker.{n}" for n in range(3)]
-    assert {summary["ended"] for summary in summaries} == {"drained"}
-    done = sorted(index for summary in summaries for _, index in summary["finished"])
-    assert done == list(range(8)), "each task was finished by one of the workers"
+    check_drained(airflow, tasks["worker"], finished=8)
     assert all((example_folder / "batch" / f"part={part}" / "_SUCCESS").exists() for part in range(8))
 
 
@@ -86,14 +90,11 @@ def check_task_group(airflow: LocalAirflow, example_folder: Path) -> None:
     report = airflow.api.xcom(tasks["count_by_digit.result"][0])
     assert (report["job"], report["counts"]) == ("count_by_digit", {"finished": 4})
     assert airflow.api.xcom(tasks["add_up"][0]) == {"rows": 1_000_000}
-    summaries = [airflow.api.xcom(worker) for worker in tasks["count_by_digit.worker"]]
-    assert [summary["worker"] for summary in summaries] == [
-        f"example_job_task_group.count_by_digit.worker.{n}" for n in range(2)
-    ]
-    assert {summary["ended"] for summary in summaries} == {"drained"}
+    check_drained(airflow, tasks["count_by_digit.worker"], finished=4)
     assert all((example_folder / "task_group" / f"part={part}" / "_SUCCESS").exists() for part in range(4))
 
 
+@pytest.mark.thorough
 def test_a_task_group_runs_its_job_and_hands_on_what_its_tasks_return(
     airflow: LocalAirflow, group: Group, example_folder: Path
 ) -> None:
@@ -108,9 +109,11 @@ def check_sql_files(airflow: LocalAirflow) -> None:
     assert report["counts"] == {"finished": 2}, "one file by itself, and two of which one runs after the other"
     assert sorted(result["statements"] for result in report["results"].values()) == [2, 5]
     assert airflow.api.xcom(tasks["add_up"][0]) == {"statements": 7}
+    check_drained(airflow, tasks["sales.worker"], finished=2)
 
 
 def test_sql_files_run_as_the_tasks_of_a_job_that_nobody_has_written(airflow: LocalAirflow, group: Group) -> None:
+    """In a task group, which submits the job, has workers run it, and hands on what its tasks return."""
     check_sql_files(airflow)
     group.name = f"{EXAMPLE_GROUP}.sql_files"
     check_declarative(group)
