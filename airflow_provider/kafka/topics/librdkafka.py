@@ -13,9 +13,9 @@ from airflow_provider.kafka.topics.errors import TopicError
 C = TypeVar("C")
 
 # At log level 0, librdkafka still logs fatal errors. They are silenced, because the code that uses a client reports
-# them, together with what to do.
+# them, together with what to do. The logger is not disabled, because a worker enables loggers that a task has disabled.
 _silence: Final = logging.getLogger(f"{__name__}.silence")
-_silence.disabled = True
+_silence.addFilter(lambda _record: False)
 
 COMMON: Final[Mapping[str, Any]] = {
     # A topic that is created automatically has the broker's default settings: it would not be compacted.

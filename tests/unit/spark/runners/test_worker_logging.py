@@ -12,6 +12,7 @@ import pytest
 from begun import begins_at_once
 from waiting import DEADLINE_S, eventually
 
+from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.spark.job import JobContext, SparkJob
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder
 from airflow_provider.spark.runners.local import LocalRunner
@@ -92,3 +93,10 @@ def test_a_logger_that_was_made_silent_stays_so(heard: Heard) -> None:
     assert other.disabled
     logging_of_worker.put_back()
     assert (silent.disabled, other.disabled, OURS.disabled) == (True, False, False)
+
+
+def test_a_logger_that_this_package_has_silenced_stays_so_and_no_task_is_blamed(heard: Heard) -> None:
+    WorkerLogging.as_it_is().put_back()
+    assert heard.messages == [], "nobody has changed anything"
+    COMMON["logger"].critical("the code that uses the client says it better")
+    assert heard.messages == []
