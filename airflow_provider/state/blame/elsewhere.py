@@ -43,12 +43,19 @@ def better_places(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -
     :param wall_ms: now, milliseconds since 1970
     """
     lasts = status.tasks.values()
-    failed = [last for last in lasts if len(last.failed_on) == 1 and last.state is TaskState.PENDING]
+    failed = [last for last in lasts if len(last.failed_on) == 1 and _waits(last)]
     if not failed or status.group is None:
         return _NOWHERE
     places = Places(jobs, status, wall_ms=wall_ms)
     failed.sort(key=lambda last: last.task)
     return {last.task: place for last in failed if (place := places.take(last)) is not None}
+
+
+def _waits(last: TaskStatus) -> bool:
+    """Whether its next attempt has not begun. A worker that has given it up since may have written that it is stopped:
+    another task may wait for its checkpoint.
+    """
+    return last.state is TaskState.PENDING or (last.state is TaskState.STOPPED and last.started_at_ms is None)
 
 
 def tried_elsewhere(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> TriedElsewhere:

@@ -132,9 +132,11 @@ def test_one_that_is_there_already_has_no_better_place() -> None:
     assert found_a_place(group.jobs, group.status, wall_ms=NOW) == {A0}
 
 
-def test_one_that_nobody_has_any_more_goes_there_too() -> None:
-    """The leader has taken it from its worker."""
+@pytest.mark.parametrize("said", [TaskState.PENDING, TaskState.STOPPED])
+def test_one_that_nobody_has_any_more_goes_there_too(said: TaskState) -> None:
+    """The leader has taken it from its worker, which writes that it has given it up if the task claims a checkpoint."""
     group = failed_beside_healthy()
+    group.tell(A0, state=said)
     taken = {**group.record.assignment, W1: group.record.owned_by(W1) - {A0}}
     group.status = replace(group.status, group=replace(group.record, assignment=taken))
     assert group.places == {A0: W2}
@@ -163,7 +165,8 @@ def test_it_does_not_wait_for_ever_where_streams_have_come_before_it(streams: st
     assert spare == (None if stays else FREE_SLOT)
 
 
-def test_who_leads_a_round_knows_both() -> None:
+@pytest.mark.parametrize("given_up", [TaskState.PENDING, TaskState.STOPPED])
+def test_who_leads_a_round_knows_both(given_up: TaskState) -> None:
     group = failed_beside_healthy()
     command = PerformAssignment(
         seq=1,
@@ -181,6 +184,7 @@ def test_who_leads_a_round_knows_both() -> None:
     assert answer.record is not None
     assert answer.record.revoked == {W1: {A0}}
     group.status = replace(group.status, group=answer.record)
+    group.tell(A0, state=given_up)
     command = replace(
         command,
         generation=GenerationId(7),
