@@ -219,12 +219,20 @@ class LocalSession:
         if session is None or self.spark is None:
             return
         if self.spark.alive:
-            self._cancel_jobs(session)
-            self._stop_queries(session)
-            self._cancel_jobs(session)
+            try:
+                self._cancel_all(session)
+            except Exception:
+                if self.spark.alive:
+                    raise
+                # It has ended just now, and with it all that was to be cancelled.
         elif self.spark.jvm is not None and self.spark.jvm.poll() is None:
             with contextlib.suppress(Exception):  # the context is gone, but a query that waits for data may not notice
                 self._stop_queries(session)
+
+    def _cancel_all(self, session: SparkSession) -> None:
+        self._cancel_jobs(session)
+        self._stop_queries(session)
+        self._cancel_jobs(session)
 
     def _stop_queries(self, session: SparkSession) -> None:
         for query in self._queries(session):
