@@ -6,8 +6,6 @@ from typing import Final
 
 OTHERS_BEGAN: Final = "the group rebalances"
 """The member joins only because it has heard of a rebalance."""
-OVERTAKEN: Final = "another rebalance has begun"
-"""Another rebalance began before the member had its assignment from the last one."""
 STARTS: Final = "a worker starts"
 HAVE_STOPPED: Final = "revoked tasks have stopped"
 DELAY_OVER: Final = "the scheduled delay is over"

@@ -16,7 +16,7 @@ from typing import Final
 from airflow_provider.assignment.model import Absence
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.bridge import BRIDGE
-from airflow_provider.values.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, OVERTAKEN, STARTS
+from airflow_provider.values.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, STARTS
 from airflow_provider.values.model import MemberId, WorkerId
 
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
@@ -28,7 +28,7 @@ FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING, TRIED_ELSEWHERE
 
 _STEPS: Final = (HAVE_STOPPED, DELAY_OVER)
 """Reasons of a member that joins to continue what an earlier round began."""
-_VAGUE: Final = (OTHERS_BEGAN, OVERTAKEN, STARTS)
+_VAGUE: Final = (OTHERS_BEGAN, STARTS)
 _NAMED: Final = 3
 _BEFORE: Final = "; before that: "
 

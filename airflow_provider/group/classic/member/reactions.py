@@ -11,7 +11,7 @@ from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.classic.member.transition import Transition
 from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.values.error_codes import KafkaErrorCode
-from airflow_provider.values.join_reasons import OTHERS_BEGAN, OVERTAKEN
+from airflow_provider.values.join_reasons import OTHERS_BEGAN
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, MemberId, SubProtocol
 
 _RECORD_WRITTEN_IN: Final = 20
@@ -113,15 +113,16 @@ def _unknown(member: Transition, _refusal: Refusal) -> None:
 def _overtaken(member: Transition, _refusal: Refusal) -> None:
     """Join another rebalance that has begun before this member had its assignment.
 
-    It joins immediately. But if the group has just returned to the eager protocol, it may still have tasks from before,
-    and stops them first.
+    It joins immediately, for the same reason as before: nothing has been done about it. But if the group has just
+    returned to the eager protocol, it may still have tasks from before, and stops them first.
     """
+    why = member.state.join_reason
     if member.state.protocol is SubProtocol.DEFAULT:
         member.set(phase=Phase.UNJOINED, awaiting=None)
         member.forget_round()
-        member.want_join(OVERTAKEN)
+        member.want_join(why)
     else:
-        member.send_join(OVERTAKEN)
+        member.send_join(why)
 
 
 def _fenced(member: Transition, _refusal: Refusal) -> None:

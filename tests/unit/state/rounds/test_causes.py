@@ -13,7 +13,7 @@ from airflow_provider.assignment.model import Absence, LeaveReason, Memory
 from airflow_provider.state.rounds.causes import Cause, cause_of, lost_since
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.bridge import BRIDGE
-from airflow_provider.values.join_reasons import DELAY_OVER, OTHERS_BEGAN, OVERTAKEN, STARTS
+from airflow_provider.values.join_reasons import DELAY_OVER, OTHERS_BEGAN, STARTS
 from airflow_provider.values.model import MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -136,7 +136,7 @@ def test_whom_tasks_waited_for_is_back() -> None:
     assert after(waiting, W1, W2, W3).reason == "w3 joined; w2 came back; before that: w2 got lost"
 
 
-@pytest.mark.parametrize("joins", [OTHERS_BEGAN, OVERTAKEN, STARTS])
+@pytest.mark.parametrize("joins", [OTHERS_BEGAN, STARTS])
 def test_a_worker_that_was_away_for_less_than_a_round_is_named(joins: str) -> None:
     """Nobody came or went by name: the coordinator gave it another member id."""
     last = replace(round_of(W1, W2), members={W1: MemberId("w1"), W2: MemberId("before")})

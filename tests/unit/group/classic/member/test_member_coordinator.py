@@ -22,6 +22,7 @@ from airflow_provider.group.classic.member.events import (
     SendHeartbeat,
     SendJoin,
     Synced,
+    UrlChanged,
 )
 from airflow_provider.group.classic.member.member import handle
 from airflow_provider.group.classic.member.state import MemberState, Phase
@@ -230,6 +231,14 @@ def test_another_rebalance_before_the_sync_is_joined_at_once(script: Script) -> 
     script.joined(3)
     join = only_join(script.rejected(Request.SYNC, KafkaErrorCode.REBALANCE_IN_PROGRESS))
     assert told(join)[1].owned == tasks("a0")
+
+
+def test_who_is_overtaken_by_another_rebalance_joins_it_for_the_same_reason(script: Script) -> None:
+    """Nothing has been done about it. In a round that only places waiting tasks, running ones are safe for its sake."""
+    script.stable("a0")
+    first = only_join(script.feed(UrlChanged, url="https://another"))
+    script.joined(3)
+    assert only_join(script.rejected(Request.SYNC, KafkaErrorCode.REBALANCE_IN_PROGRESS)).reason == first.reason
 
 
 @pytest.mark.parametrize("lost", [False, True])
