@@ -134,7 +134,7 @@ class OpenLineageRuns:
             elif isinstance(event, LAST_EVENTS):
                 self._end(event)
         except Exception as wrong:
-            log.warning("No OpenLineage event of task %s: %s", event.order.label, wrong, exc_info=True)
+            log.warning("No OpenLineage event for %s: %s", type(event).__name__, wrong, exc_info=True)
 
     async def close(self) -> None:
         limit_s = conf.execution_timeout()

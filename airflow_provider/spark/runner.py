@@ -122,9 +122,11 @@ class QueryUnreachable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServersSilent:
-    """Whether detached queries are on a server that does not answer: nobody knows whether they still run."""
+    """Whether tasks use a server that does not answer: nobody knows whether they still run."""
 
     silent: bool
+    detached: bool
+    """Which tasks: the detached ones, or the attached ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,14 +263,11 @@ LastEvent: TypeAlias = (
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskConflicted, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
 RunnerEvent: TypeAlias = (
-    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
+    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent | ServersSilent
 )
-QueriesEvent: TypeAlias = RunnerEvent | ServersSilent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, with the events of each task in order. It must not block or raise."""
-OnQueriesEvent: TypeAlias = Callable[[QueriesEvent], None]
-"""The same for detached queries."""
 
 
 class StillRunningError(Exception):

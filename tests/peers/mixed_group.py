@@ -90,9 +90,8 @@ class OurWorker:
     ) -> TaskExecutor:
         def make_runner(on_event: OnEvent) -> Runner:
             def tell(event: RunnerEvent) -> None:
-                task = event.order.task
-                if isinstance(event, (TaskStarted, TaskStopped)) and not task.is_planner:
-                    word = "started" if isinstance(event, TaskStarted) else "stopped"
+                if isinstance(event, (TaskStarted, TaskStopped)) and not event.order.task.is_planner:
+                    word, task = "started" if isinstance(event, TaskStarted) else "stopped", event.order.task
                     self._note(Said(word, self._name, wall_ms(), {"job": task.job, "index": task.index}))
                 on_event(event)
 

@@ -37,6 +37,8 @@ MAX_DEATHS = 3
 WALL_MS = 1_700_000_000_000
 READ_MS = 100
 SILENT_MS = 10_000
+LOST_MS = 60_000
+"""After this time without an answer, a server's attached tasks count as lost."""
 LOOK_MS = 5_000
 """Until it is known what a server that answers no longer has."""
 SERVER = "sc://server:15002"
@@ -168,20 +170,17 @@ class Server:
         """:param task: which has ended it; None: people have"""
         self.deaths += 1
         self.back_at = self.now + self.away_ms
-        if not self.way.detached:
-            for number, worker in enumerate(self.workers):
-                self._lose_attached(worker, number * self.late_ms)
-            return
         if not self.away_ms:
             self._lose(task)
             return
+        silent_ms = self.away_ms if self.way.detached else min(self.away_ms, LOST_MS)
         self.after(SILENT_MS, lambda: self._is_silent(True))
-        self.after(self.away_ms, lambda: self._is_silent(False))
-        self.after(self.away_ms + LOOK_MS, lambda: self._lose(task))
+        self.after(silent_ms, lambda: self._is_silent(False))
+        self.after(silent_ms + LOOK_MS, lambda: self._lose(task))
 
     def _is_silent(self, silent: bool) -> None:
         for worker in self.workers:
-            self.feed(worker, events.ServersSilent, silent=silent)
+            self.feed(worker, events.ServersSilent, silent=silent, detached=self.way.detached)
 
     def _lose_attached(self, worker: Execution, late_ms: int) -> None:
         ended = {"spark": self.deaths, "failure": TaskFailure.of("the server was restarted")}
@@ -189,6 +188,10 @@ class Server:
             self._later(worker, run.task, run.attempt, late_ms, events.SparkLost, **ended)
 
     def _lose(self, task: TaskId | None) -> None:
+        if not self.way.detached:
+            for number, worker in enumerate(self.workers):
+                self._lose_attached(worker, number * self.late_ms)
+            return
         for worker in self.workers:
             for lost in [run for run in worker.runs.values() if run.state.runs and run.handle is not None]:
                 ended: dict[str, Any] = {"task": lost.task, "failure": TaskFailure.of("the server was restarted")}
@@ -253,10 +256,11 @@ def test_who_ends_the_server_before_its_query_has_started_is_found_too(workers: 
     assert server.running == {*server.tasks} - {found}
 
 
+@pytest.mark.parametrize("way", Way)
 @pytest.mark.parametrize("away_ms", [30_000, 90_000, 600_000])
-def test_how_long_a_server_takes_to_start_again_makes_no_difference(away_ms: int) -> None:
+def test_how_long_a_server_takes_to_start_again_makes_no_difference(away_ms: int, way: Way) -> None:
     found = TaskId("a", 5)
-    server = Server(16, 1, {found: 2_000}, away_ms=away_ms)
+    server = Server(16, 1, {found: 2_000}, way=way, away_ms=away_ms)
     server.run(12 * 3_600_000, until=lambda: bool(server.failed))
     assert server.failed == {found}
     assert server.deaths <= most_deaths(16)

@@ -22,6 +22,7 @@ from airflow_provider.spark.runner import (
     OnEvent,
     RunnerClosedError,
     RunnerEvent,
+    ServersSilent,
     StillRunningError,
     TaskFinished,
     TaskOrder,
@@ -86,6 +87,7 @@ class AttachedRunner:
         self._on_condition = on_condition
         self._watching: asyncio.Task[None] | None = None
         self._waited = False
+        self._server_is_silent = False
         self._on_event = on_event
         self._allowed = tuple(allowed)
         self._lease: Lease = lease or EndlessLease()
@@ -258,14 +260,26 @@ class AttachedRunner:
             self._look_who_awaits_spark()
             sparks = {attempt.session.spark for attempt in self._attempts.values()}
             sparks |= {warming.session.spark for warming in self._warming.values()}
-            for spark in filter(None, sparks):
-                try:
-                    self._saw(spark, await in_thread(functools.partial(self._sparks.look_at, spark), "spark-look"))
-                except Exception:
-                    log.exception("Could not check this worker's Spark; trying again")
+            sights = [await self._look_at(spark) for spark in filter(None, sparks)]
+            self._servers_are(silent=Sight.SILENT in sights)
+        self._servers_are(silent=False)
         self._waited = False
         self._look_who_awaits_spark()
         self._is_in("")
+
+    async def _look_at(self, spark: Spark) -> Sight | None:
+        try:
+            sight = await in_thread(functools.partial(self._sparks.look_at, spark), "spark-look")
+            self._saw(spark, sight)
+        except Exception:
+            log.exception("Could not check this worker's Spark; trying again")
+            return None
+        return sight
+
+    def _servers_are(self, *, silent: bool) -> None:
+        if silent is not self._server_is_silent:
+            self._server_is_silent = silent
+            self._on_event(ServersSilent(silent=silent, detached=False))
 
     def _saw(self, spark: Spark, sight: Sight) -> None:
         if sight is Sight.ENDED:

@@ -26,7 +26,7 @@ from airflow_provider.spark.connect.watch_events import (
 )
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
-    OnQueriesEvent,
+    OnEvent,
     QueryAdopted,
     QueryCleared,
     QueryUnreachable,
@@ -74,7 +74,7 @@ class DetachedQueries:
 
     def __init__(
         self,
-        on_event: OnQueriesEvent,
+        on_event: OnEvent,
         *,
         own: ConnectServer | None,
         settings_of: SettingsOf,
@@ -290,7 +290,7 @@ class DetachedQueries:
             self._step(watched, self._fail(watched, event.error))
 
     def _silence_changed(self) -> None:
-        self._on_event(ServersSilent(silent=self._watches.silent))
+        self._on_event(ServersSilent(silent=self._watches.silent, detached=True))
         self._on_condition()
 
     def _finish(self, watched: _Watched, ended: QueryEnded) -> None:
@@ -368,11 +368,11 @@ class DetachedQueries:
             step.cancel()
 
 
-MakeQueries = Callable[[OnQueriesEvent], DetachedQueries]
+MakeQueries = Callable[[OnEvent], DetachedQueries]
 """Makes the :class:`DetachedQueries` of a worker, given the callback for their events."""
 
 
-def nothing_detached(on_event: OnQueriesEvent) -> DetachedQueries:
+def nothing_detached(on_event: OnEvent) -> DetachedQueries:
     """For a worker without access to any server."""
 
     async def no_way(handle: QueryHandle) -> ConnectSettings:

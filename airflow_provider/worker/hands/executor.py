@@ -18,7 +18,7 @@ from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.job.checkpoints import CheckpointError
-from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, QueriesEvent, Runner, RunnerClosedError
+from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
 from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.state.views.presence import has_said_that_it_leaves
@@ -227,7 +227,7 @@ class TaskExecutor:
         if jobs is not self._execution.jobs or status is not self._execution.status:
             self._feed(events.TopicsRead(now_ms=now_ms(), wall_ms=wall_ms(), jobs=jobs, status=status))
 
-    def _on_event(self, event: QueriesEvent) -> None:
+    def _on_event(self, event: RunnerEvent) -> None:
         if isinstance(event, LAST_EVENTS):
             self._read()
         told = heard(event, now_ms=now_ms(), wall_ms=wall_ms())

@@ -10,12 +10,12 @@ from airflow_provider.spark.runner import (
     LineageNamed,
     LookedEvent,
     NoSparkToWarmUp,
-    QueriesEvent,
     QueryAdopted,
     QueryCleared,
     QueryDetached,
     QueryStarted,
     QueryUnreachable,
+    RunnerEvent,
     ServersSilent,
     SparkAbsent,
     SparkLost,
@@ -74,7 +74,7 @@ def order_to_watch(run: TaskRun) -> TaskOrder:
     )
 
 
-def heard(event: QueriesEvent, *, now_ms: int, wall_ms: int) -> events.Event | None:
+def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.Event | None:
     """The machine's event for an event of a runner; None: the machine has no use for it."""
     if isinstance(event, LineageNamed | ServersSilent):
         return _heard_beside_attempts(event, now_ms=now_ms, wall_ms=wall_ms)
@@ -117,7 +117,7 @@ def _heard_beside_attempts(
 ) -> events.ServersSilent | None:
     if isinstance(event, LineageNamed):
         return None
-    return events.ServersSilent(now_ms=now_ms, wall_ms=wall_ms, silent=event.silent)
+    return events.ServersSilent(now_ms=now_ms, wall_ms=wall_ms, silent=event.silent, detached=event.detached)
 
 
 def _heard_of_progress(event: TaskProgressed, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:

@@ -10,7 +10,7 @@ from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer, ConnectSettings
 from airflow_provider.spark.connect.watch_events import WatchEvent
-from airflow_provider.spark.runner import OnQueriesEvent
+from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners.detached import DetachedQueries, MakeQueries
 from airflow_provider.spark.runners.watches import Watch
 
@@ -62,7 +62,7 @@ class Servers:
 
             return QueryWatch(settings, f"cospark/{quote(worker)}", hear, tell_every_s=tell_every_s)
 
-        def make(on_event: OnQueriesEvent) -> DetachedQueries:
+        def make(on_event: OnEvent) -> DetachedQueries:
             return DetachedQueries(
                 on_event,
                 own=self.own,

@@ -242,9 +242,13 @@ class QueryUnreachable(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServersSilent(Event):
-    """Whether detached queries are on a server that does not answer: it is unknown whether they still run."""
+    """Whether tasks use a server that does not answer: it is unknown whether they still run.
+
+    :param detached: which tasks: the detached ones, or the attached ones
+    """
 
     silent: bool
+    detached: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -329,7 +329,7 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
         case GroupJoined():
             x.idle_since_ms = x.now
         case ServersSilent():
-            x.suspects.servers_are(silent=event.silent, now_ms=x.now)
+            x.suspects.time.servers_are(silent=event.silent, detached=event.detached, now_ms=x.now)
         case Drained() | FailedLetGo() | LeavesForGood() | Closed():
             return _going(x, event)
     return ()

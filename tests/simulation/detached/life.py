@@ -14,7 +14,7 @@ from airflow_provider.spark.connect.ending import QueryNotStoppedError, end_sess
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.spark.connect.watch_events import WatchEvent
-from airflow_provider.spark.runner import QueriesEvent
+from airflow_provider.spark.runner import RunnerEvent
 from airflow_provider.spark.runners.detached import DetachedQueries
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
@@ -147,7 +147,7 @@ class Life:
     def _now(self) -> int:
         return round(self.world.loop.now * 1000)
 
-    def _hear(self, event: QueriesEvent) -> None:
+    def _hear(self, event: RunnerEvent) -> None:
         def told() -> events.Event:
             machines = heard(event, now_ms=self._now(), wall_ms=self._now())
             assert machines is not None

@@ -17,7 +17,7 @@ from airflow_provider.group.membership import Membership, MembershipListener, Me
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.runner import OnQueriesEvent
+from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners.detached import DetachedQueries
 from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.values.model import NO_TASKS, Epoch
@@ -178,7 +178,7 @@ async def test_it_does_not_wait_for_streams_that_others_can_go_on_with() -> None
     async def settings_of(handle: QueryHandle) -> ConnectSettings:
         return ConnectSettings(server=handle.server)
 
-    def make_queries(on_event: OnQueriesEvent) -> DetachedQueries:
+    def make_queries(on_event: OnEvent) -> DetachedQueries:
         return DetachedQueries(on_event, own=server, settings_of=settings_of, make_watch=lambda _settings, _hear: watch)
 
     life = LearningLife(learns=False)

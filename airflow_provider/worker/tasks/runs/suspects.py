@@ -10,8 +10,8 @@ one come back in batches: first one task, then two, four, eight and so on, while
 trial, nothing else begins, and before it begins, all else must have run for the time of a trial. So a death during a
 trial counts for that batch alone. What ran well before goes on beside it: to stop it would take from it for certain
 what it may lose in a death. A task has stood its trial when it has run for a minute, or has ended. Then it is
-*acquitted*: its counts begin at zero. The same time acquits those that were counted and need no trial. While a server
-does not answer, the time of what is detached there does not count.
+*acquitted*: its counts begin at zero. The same time acquits those that were counted and need no trial. Time in which
+their server does not answer does not count (``trials.py``).
 
 *Halving.* If a batch dies, its tasks have been counted once more than the others. What needs no trial comes back first,
 and then those that were counted less, all together, because the reason is not among them. Then the batch comes back in
@@ -45,7 +45,7 @@ from airflow_provider.worker.tasks.runs.pauses import doubling_ms
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
 from airflow_provider.worker.tasks.runs.shared_servers import SharedServers
-from airflow_provider.worker.tasks.runs.trials import TRIAL_MS, trial_length_ms, would_never_end
+from airflow_provider.worker.tasks.runs.trials import TRIAL_MS, TrialTime, trial_length_ms, would_never_end
 
 _FIRST_WAIT_MS: Final = 1_000
 _LONGEST_WAIT_MS: Final = 60_000
@@ -107,6 +107,7 @@ class Suspects:
         self._max_deaths = max_deaths
         self._tried_from = max(1, max_deaths - 1)
         self.servers = SharedServers(worker, tried_from=self._tried_from)
+        self.time = TrialTime()
         self._suspects: set[TaskId] = set()
         self._acquits_at_ms = 0
         self._look_at_ms: int | None = None
@@ -119,8 +120,6 @@ class Suspects:
         self._in_a_row = 0
         self._last_ms: int | None = None
         self._hold_until_ms = 0
-        self._silent = False
-        self._heard_again_ms = 0
 
     def admit(self, run: TaskRun) -> None:
         """Note a task that this worker has got, in case that it is a suspect."""
@@ -226,26 +225,12 @@ class Suspects:
             return []
         self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
         started = [run for task in self._suspects if (run := runs[task]).state is RunState.STARTED]
-        left_ms = (trial_length_ms(run) - self._stood_ms(run, now_ms) for run in started)
+        left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
-        stood = (run for run in started if self._stood_ms(run, now_ms) >= trial_length_ms(run))
+        stood = (run for run in started if self.time.stood_ms(run, now_ms) >= trial_length_ms(run))
         acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not would_never_end(run)]
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
-
-    def servers_are(self, *, silent: bool, now_ms: int) -> None:
-        """Whether detached tasks may have ended without anybody knowing."""
-        if self._silent and not silent:
-            self._heard_again_ms = now_ms
-        self._silent = silent
-
-    def _stood_ms(self, run: TaskRun, now_ms: int) -> int:
-        """For how long it has stood its trial. What is detached may have ended while its server is silent, and nobody
-        knows so at once when it answers again: the time begins anew.
-        """
-        if not run.detached:
-            return run.ran_ms(now_ms)
-        return 0 if self._silent else min(run.ran_ms(now_ms), now_ms - self._heard_again_ms)
 
     def turn(self, runs: RunTable, others: Tasks = NO_TASKS, *, slots: int, now_ms: int) -> Turn:
         """Which tasks may start.
@@ -318,7 +303,7 @@ class Suspects:
                 continue
             if run.state is RunState.WAITING:
                 waiting.append(run)
-            elif run.state is RunState.STARTED and self._stood_ms(run, now_ms) < trial_length_ms(run):
+            elif run.state is RunState.STARTED and self.time.stood_ms(run, now_ms) < trial_length_ms(run):
                 on_trial.append(task)
         return waiting, frozenset(on_trial)
 

@@ -1,4 +1,4 @@
-"""How long the trial of a suspect takes (``suspects.py``)."""
+"""How long the trial of a suspect takes (``suspects.py``), and how much of it the suspect has stood."""
 
 from __future__ import annotations
 
@@ -21,3 +21,29 @@ def trial_length_ms(task: TaskRun | TaskStatus) -> int:
     if not would_never_end(task):
         return TRIAL_MS
     return TRIAL_MS << min(task.acquitted, _LONGER_TRIALS)
+
+
+class TrialTime:
+    """For how long the tasks of one worker have stood their trials."""
+
+    def __init__(self) -> None:
+        self._silent: set[bool] = set()
+        self._heard_again_ms = {False: 0, True: 0}
+
+    def servers_are(self, *, silent: bool, detached: bool, now_ms: int) -> None:
+        """Whether tasks may have ended without anybody knowing: the detached ones, or the attached ones."""
+        if silent:
+            self._silent.add(detached)
+        elif detached in self._silent:
+            self._silent.remove(detached)
+            self._heard_again_ms[detached] = now_ms
+
+    def stood_ms(self, run: TaskRun, now_ms: int) -> int:
+        """While its server is silent, it may have ended, and this is not known at once when the server answers again:
+        the time begins anew.
+
+        :param now_ms: the monotonic clock
+        """
+        if run.began_ms is None or run.detached in self._silent:
+            return 0
+        return now_ms - max(run.began_ms, self._heard_again_ms[run.detached])

@@ -18,7 +18,7 @@ from airflow_provider.spark.connect.channel import ServerChannel
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.messages import Caller
 from airflow_provider.spark.connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
-from airflow_provider.spark.runner import QueriesEvent, QueryAdopted, QueryUnreachable, ServersSilent, TaskFinished
+from airflow_provider.spark.runner import QueryAdopted, QueryUnreachable, RunnerEvent, ServersSilent, TaskFinished
 from airflow_provider.spark.runners import watches
 from airflow_provider.worker.hands.servers import Servers
 
@@ -52,7 +52,7 @@ async def test_a_token_is_not_sent_over_a_connection_that_others_can_read(
 
 async def test_a_worker_calls_no_server_that_only_a_record_names(server: FakeConnect) -> None:
     """Whoever may write to the status topic could otherwise have workers call any host that these can reach."""
-    heard: list[QueriesEvent] = []
+    heard: list[RunnerEvent] = []
     for own in (ConnectServer(host="own"), None):
         servers = Servers(own=own, allowed=AllowedServers.of(["sc://old"]))
         queries = servers.queries("w1", tell_every_s=60.0)(heard.append)
@@ -176,7 +176,7 @@ async def test_a_changed_token_is_used_for_queries_that_are_already_watched(
     fake = FakeConnect(credentials=grpc.local_server_credentials())
     await fake.start()
     here = ConnectServer(host="localhost", port=fake.port)
-    known, heard = ["of-monday"], list[QueriesEvent]()
+    known, heard = ["of-monday"], list[RunnerEvent]()
 
     async def token_of(_handle: QueryHandle) -> str:
         return known[-1]
@@ -194,7 +194,7 @@ async def test_a_changed_token_is_used_for_queries_that_are_already_watched(
         await eventually(lambda: queries.condition == "", "it asks with the new one")
         query.active = False
         await eventually(lambda: len(heard) == 4)
-        assert heard[1:3] == [ServersSilent(silent=True), ServersSilent(silent=False)]
+        assert heard[1:3] == [ServersSilent(silent=True, detached=True), ServersSilent(silent=False, detached=True)]
         assert isinstance(heard[3], TaskFinished), "and hears of its end"
     finally:
         await queries.close()

@@ -27,7 +27,7 @@ from airflow_provider.spark.local.shipping import Shipment
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.local.standalone import MasterSays
 from airflow_provider.spark.local.watch import look_at
-from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
+from airflow_provider.spark.runner import RunnerEvent, ServersSilent, SparkLost, TaskOrder, TaskStarted, TaskStopped
 from airflow_provider.spark.runners import attached, local
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import Epoch, TaskId
@@ -207,6 +207,25 @@ async def test_that_there_are_no_executors_is_said_as_long_as_it_lasts(
         assert "Spark is waiting for executors: its tasks make no progress" in caplog.text
         bench.sight = Sight.FINE
         await eventually(lambda: bench.conditions == ["waiting for executors", ""])
+
+
+@pytest.mark.parametrize("then", [Sight.FINE, Sight.ENDED])
+async def test_that_its_server_is_silent_is_told_until_it_answers_or_has_ended(watched: Any, then: Sight) -> None:
+    """Trials wait meanwhile."""
+    async with watched() as bench:
+        bench.sight = Sight.SILENT
+        await bench.looked()
+        assert bench.events[1:] == [ServersSilent(silent=True, detached=False)]
+        bench.sight = then
+        await eventually(lambda: ServersSilent(silent=False, detached=False) in bench.events)
+
+
+async def test_a_server_is_silent_for_nobody_when_nothing_uses_it(watched: Any) -> None:
+    async with watched() as bench:
+        bench.sight = Sight.SILENT
+        await bench.looked()
+        await bench.runner.stop([TASK], "revoked")
+        await eventually(lambda: ServersSilent(silent=False, detached=False) in bench.events)
 
 
 async def test_the_address_of_sparks_own_page_is_said_until_spark_has_ended(watched: Any) -> None:

@@ -10,7 +10,7 @@ from waiting import eventually
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.connect.watch_events import WatchEvent
-from airflow_provider.spark.runner import QueriesEvent, TaskOrder
+from airflow_provider.spark.runner import RunnerEvent, TaskOrder
 from airflow_provider.spark.runners.detached import DetachedQueries
 from airflow_provider.values.model import Epoch, TaskId
 
@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, own: ConnectServer | None = MINE) -> None:
         self.token = ""
-        self.heard: list[QueriesEvent] = []
+        self.heard: list[RunnerEvent] = []
         self.watches: dict[ConnectServer, FakeWatch] = {}
         self.away = False
         self.silence = ""
@@ -49,7 +49,7 @@ class Bench:
     def mine(self) -> FakeWatch:
         return self.watches[MINE]
 
-    async def says(self, *events: QueriesEvent) -> None:
+    async def says(self, *events: RunnerEvent) -> None:
         await eventually(lambda: len(self.heard) >= len(events))
         assert self.heard == list(events)
 

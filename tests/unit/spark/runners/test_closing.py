@@ -16,7 +16,7 @@ from turned_clock import CLOCK
 from airflow_provider.spark.connect.connection import RELEASE_S
 from airflow_provider.spark.connect.ending import QueryNotStoppedError
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.runner import OnQueriesEvent
+from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners import connect_session
 from airflow_provider.spark.runners.attached import AttachedRunner
 from airflow_provider.spark.runners.connect_session import ConnectSession
@@ -40,7 +40,7 @@ async def test_waits_with_one_deadline_do_not_add_up() -> None:
 def _slow_queries() -> MakeQueries:
     """The server of its queries answers nobody."""
 
-    def make(on_event: OnQueriesEvent) -> DetachedQueries:
+    def make(on_event: OnEvent) -> DetachedQueries:
         queries = nothing_detached(on_event)
 
         async def close(*, timeout_s: float = 10.0) -> None:

@@ -228,7 +228,7 @@ async def test_a_silent_server_is_a_condition_and_not_an_end() -> None:
     assert bench.queries.condition == SILENT
     watch.hear(ServerBack())
     assert bench.queries.condition == ""
-    assert bench.heard == [ServersSilent(silent=True), ServersSilent(silent=False)]
+    assert bench.heard == [ServersSilent(silent=True, detached=True), ServersSilent(silent=False, detached=True)]
 
 
 async def test_a_handle_that_cannot_be_read_counts_as_unreachable() -> None:

@@ -83,8 +83,8 @@ async def test_a_watch_that_is_refused_uses_the_new_token() -> None:
     assert bench.queries.condition == ""
     bench.mine.hear(QueryLost(STARTED, "it was restarted"))
     assert bench.heard == [
-        ServersSilent(silent=True),
-        ServersSilent(silent=False),
+        ServersSilent(silent=True, detached=True),
+        ServersSilent(silent=False, detached=True),
         SparkLost(order=ORDER, spark=-1, error="it was restarted"),
     ]
     await bench.queries.close()

@@ -13,7 +13,7 @@ from worker_life import LONG, MEMBER
 
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.live.classic import ClassicMemberships
-from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskStarted
+from airflow_provider.spark.runner import RunnerEvent, ServersSilent, TaskFinished, TaskStarted
 from airflow_provider.state.records import JobDefinition
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.ending import Ending
@@ -31,7 +31,12 @@ async def test_each_start_and_end_is_heard_in_its_turn() -> None:
     settings = WorkerSettings(member=member, until=Until.DRAINED, slots=2)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/checkpoints", spark_master="")
     heard: list[tuple[TaskId, type[RunnerEvent]]] = []
-    place = InThisProcess(equipment, hear=lambda event: heard.append((event.order.task, type(event))))
+
+    def hear(event: RunnerEvent) -> None:
+        assert not isinstance(event, ServersSilent), "it uses no server"
+        heard.append((event.order.task, type(event)))
+
+    place = InThisProcess(equipment, hear=hear)
     worker = Worker(
         settings,
         topics=topics,

@@ -283,16 +283,17 @@ def test_a_death_is_forgiven_when_the_task_has_run_well_for_a_minute(kind: TaskK
     assert [run.deaths for run in suspects.acquitted(runs, now_ms=TRIAL_MS)] == [0]
 
 
-def test_while_a_server_is_silent_what_is_detached_there_stands_no_trial() -> None:
-    """Who has ended it would be acquitted if it takes a minute to start again."""
+@pytest.mark.parametrize("detached", [True, False])
+def test_while_its_server_is_silent_a_task_stands_no_trial(detached: bool) -> None:
+    """Who has ended it would be acquitted if it takes a minute to start again. What uses another server goes on."""
     away_ms, back_ms = 5_000, HOUR_MS
-    detached = running(0, 1, began_ms=0, kind=TaskKind.STREAMING, detached=True)
-    runs = table(detached, running(1, 1, began_ms=0))
+    there = running(0, 1, began_ms=0, kind=TaskKind.STREAMING, detached=detached)
+    runs = table(there, running(1, 1, began_ms=0, detached=not detached))
     suspects = knowing(runs)
-    suspects.servers_are(silent=True, now_ms=away_ms)
+    suspects.time.servers_are(silent=True, detached=detached, now_ms=away_ms)
     assert [run.task for run in suspects.acquitted(runs, now_ms=TRIAL_MS)] == [A1]
     assert not suspects.acquitted(runs, now_ms=back_ms)
-    suspects.servers_are(silent=False, now_ms=back_ms)
+    suspects.time.servers_are(silent=False, detached=detached, now_ms=back_ms)
     assert not suspects.acquitted(runs, now_ms=back_ms + TRIAL_MS - 1), "what is lost there is still to be heard"
     assert [run.task for run in suspects.acquitted(runs, now_ms=back_ms + TRIAL_MS)] == [A0]
 
