@@ -9,6 +9,7 @@ failed. A job whose code is wrong goes well nowhere, and no worker is blamed for
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from typing import Final
 
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, TaskStatus
@@ -69,29 +70,35 @@ def _full_of_streams(jobs: JobsSnapshot, status: StatusSnapshot) -> frozenset[Wo
 
 
 class Evidence:
-    """What has failed on one worker since something went well there."""
+    """What has failed on one worker since something went well there.
+
+    :ivar failures: the last one of each task
+    """
 
     def __init__(self, worker: WorkerId) -> None:
         self._worker = worker
-        self._failed: dict[TaskId, TaskFailure] = {}
+        self.failures: dict[TaskId, TaskFailure] = {}
 
     def failed(self, task: TaskId, failure: TaskFailure) -> None:
-        self._failed[task] = failure
+        self.failures[task] = failure
 
     def went_well(self) -> None:
-        self._failed.clear()
+        self.failures.clear()
+
+    def forget_jobs_but(self, jobs: Container[str]) -> None:
+        self.failures = {task: failure for task, failure in self.failures.items() if task.job in jobs}
 
     def verdict(self, status: StatusSnapshot, *, wall_ms: int) -> str:
         """Why the worker is to blame for these failures; empty: it is not, as far as is known."""
-        if len(self._failed) < _CASES:
+        if len(self.failures) < _CASES:
             return ""
-        cases = [task for task in sorted(self._failed) if self._is_well_elsewhere(task, status, wall_ms)]
+        cases = [task for task in sorted(self.failures) if self._is_well_elsewhere(task, status, wall_ms)]
         if len(cases) < _CASES:
             return ""
         if self._worker in able(status, wall_ms=wall_ms):
             self.went_well()
             return ""
-        failure = self._failed[cases[-1]].line
+        failure = self.failures[cases[-1]].line
         return f"tasks fail here that go well elsewhere: {in_short(cases, most=_MOST_NAMED)}; the last one by {failure}"
 
     def _is_well_elsewhere(self, task: TaskId, status: StatusSnapshot, wall_ms: int) -> bool:

@@ -409,8 +409,10 @@ class Execution:
         self.idle_since_ms = self.now
 
     def forget_removed_jobs(self) -> None:
-        """Forget stops of removed jobs: a worker may live for months, and see many jobs."""
+        """A worker may live for months, and see many jobs."""
         self.stops = {task: stopped for task, stopped in self.stops.items() if task.job in self.jobs.jobs}
+        self.evidence.forget_jobs_but(self.jobs.jobs)
+        self.suspects.forget_jobs_but(self.jobs.jobs)
 
     # ---- who may start
 

@@ -58,6 +58,7 @@ class Claims:
 
     :param process: its identity, as in its worker's record
     :param lease_ms: how long it may continue after another process has taken its worker's name
+    :ivar replaced: since when another process has the worker's name of those that have made these claims
     """
 
     def __init__(self, *, process: str, lease_ms: int) -> None:
@@ -65,7 +66,7 @@ class Claims:
         self._lease_ms = lease_ms
         self._numbers = count(1)
         self._holders: Memo[Mapping[TaskId, TaskStatus], _Holders] = Memo()
-        self._replaced: dict[CheckpointClaim, int] = {}
+        self.replaced: dict[CheckpointClaim, int] = {}
         self._reported = NO_TASKS
 
     def of(self, work: TaskWork) -> CheckpointClaim | None:
@@ -80,7 +81,7 @@ class Claims:
         waiting = [run for run in runs if run.state is RunState.WAITING and run.claim is not None]
         if not waiting:
             return Blocked(NO_TASKS, NO_TASKS)
-        holders = self._holders.get(status.tasks, lambda: _standing(status.tasks.values()))
+        holders = self._holders.get(status.tasks, lambda: self._standing(status.tasks.values()))
         held: dict[TaskId, TaskStatus] = {}
         for run in waiting:
             others = [other for other in _of_key(holders, run) if other.task != run.task]
@@ -90,6 +91,19 @@ class Claims:
         news = self._news_of(held)
         unread = frozenset(run.task for run in waiting if not _is_read(run, status))
         return Blocked(unread, frozenset(held), news)
+
+    def _standing(self, statuses: Iterable[TaskStatus]) -> _Holders:
+        """Also forgets what was noted about claims that stand no more."""
+        holders: defaultdict[tuple[str, str], list[TaskStatus]] = defaultdict(list)
+        noted: dict[CheckpointClaim, int] = {}
+        for status in statuses:
+            claim = status.standing_claim
+            if claim is not None:
+                holders[status.task.job, claim.key].append(status)
+                if claim in self.replaced:
+                    noted[claim] = self.replaced[claim]
+        self.replaced = noted
+        return holders
 
     def _news_of(self, held: Mapping[TaskId, TaskStatus]) -> tuple[str, ...]:
         new = sorted(held.keys() - self._reported)
@@ -102,9 +116,9 @@ class Claims:
         if group is not None and group.is_without(other.worker, other.epoch):
             return False
         if last is None or last.state is WorkerPhase.JOINING or is_same_process(last.process, claim.process):
-            self._replaced.pop(claim, None)
+            self.replaced.pop(claim, None)
             return True
-        return now_ms < self._replaced.setdefault(claim, now_ms) + claim.lease_ms
+        return now_ms < self.replaced.setdefault(claim, now_ms) + claim.lease_ms
 
 
 def _is_read(run: TaskRun, status: StatusSnapshot) -> bool:
@@ -114,12 +128,3 @@ def _is_read(run: TaskRun, status: StatusSnapshot) -> bool:
 
 def _of_key(holders: _Holders, run: TaskRun) -> Sequence[TaskStatus]:
     return holders.get((run.task.job, run.claim.key), ()) if run.claim else ()
-
-
-def _standing(statuses: Iterable[TaskStatus]) -> _Holders:
-    holders: defaultdict[tuple[str, str], list[TaskStatus]] = defaultdict(list)
-    for status in statuses:
-        claim = status.standing_claim
-        if claim is not None:
-            holders[status.task.job, claim.key].append(status)
-    return holders

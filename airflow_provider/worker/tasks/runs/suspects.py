@@ -34,6 +34,7 @@ share a server try their suspects one worker after the other (``shared_servers.p
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -41,6 +42,7 @@ from airflow_provider.state.records import TaskFailure, TaskStatus
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
+from airflow_provider.worker.tasks.runs.accusations import Accusations
 from airflow_provider.worker.tasks.runs.pauses import doubling_ms
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
@@ -100,6 +102,8 @@ class Suspects:
 
     :param max_deaths: a task may fail when so many deaths have been counted
     :param worker: whose tasks they are
+    :ivar accusations: who was accused of ends of Spark
+    :ivar returning: tasks that ran when Spark or its process ended, and come back
     :ivar condemned: tasks that are not to start again, because they have ended their worker's process
     """
 
@@ -111,9 +115,8 @@ class Suspects:
         self._suspects: set[TaskId] = set()
         self._acquits_at_ms = 0
         self._look_at_ms: int | None = None
-        self._accused: dict[int, Tasks] = {}
-        self._accused_last = NO_TASKS
-        self._returning: set[TaskId] = set()
+        self.accusations = Accusations()
+        self.returning: set[TaskId] = set()
         self._batch_of = self._batch = 0
         self._news: dict[WorkerId, list[str]] = {}
         self.condemned: set[TaskId] = set()
@@ -126,16 +129,19 @@ class Suspects:
         if run.deaths:
             self._suspects.add(run.task)
         if self._needs_trial(run):
-            self._returning.discard(run.task)
+            self.returning.discard(run.task)
             self._batch_of = 0
+
+    def forget_jobs_but(self, jobs: Container[str]) -> None:
+        self.returning = {task for task in self.returning if task.job in jobs}
 
     # ---- deaths
 
     def lost(self, runs: RunTable, event: EndedUnderTask) -> TaskRun:
         """The task after its Spark has ended."""
         self.wait_after(runs, event)
-        run, accused = runs[event.task], self._accused[event.spark]
-        self._returning.add(run.task)
+        run, accused = runs[event.task], self.accusations.of(event.spark)
+        self.returning.add(run.task)
         if run.began_ms is None or run.task not in accused:
             return replaced(run, error=event.failure)
         run = self._counted(run, alone=run.alone, spark=1)
@@ -149,7 +155,7 @@ class Suspects:
 
         :param last: the record that says that it was running
         """
-        self._returning.add(run.task)
+        self.returning.add(run.task)
         run = self._counted(run, alone=last.alone, process=1)
         condemned = run.deaths >= self._max_deaths and run.died_alone >= _ALONE_WHERE_PEOPLE_END_IT
         if condemned:
@@ -200,13 +206,13 @@ class Suspects:
 
     def wait_after(self, runs: RunTable, event: SparkEnded) -> None:
         """A Spark has ended: start nothing for a while."""
-        if event.spark in self._accused:
+        if event.spark in self.accusations:
             return
         if self.holds(event.now_ms):  # nothing has begun since the last one: it is the same
-            self._accused[event.spark] = self._accused_last
+            self.accusations.add(event.spark, self.accusations.last, runs)
             return
         ran = frozenset(task for task in runs.active if runs[task].state is RunState.STARTED)
-        self._accused[event.spark] = self._accused_last = self._tried(runs, event.now_ms)[1] or ran
+        self.accusations.add(event.spark, self._tried(runs, event.now_ms)[1] or ran, runs)
         self._batch_of = 0
         calm = self._last_ms is not None and event.now_ms - self._last_ms >= _CALM_MS
         self._in_a_row = 1 if calm else self._in_a_row + 1
@@ -280,8 +286,8 @@ class Suspects:
 
     def _some_return(self, runs: RunTable, others: Tasks, *, slots: int, now_ms: int) -> bool:
         """Whether something can start that ran when Spark or its process ended, and needs no trial."""
-        waits = {task for task in self._returning if task in runs and runs[task].state is RunState.WAITING}
-        self._returning = waits
+        waits = {task for task in self.returning if task in runs and runs[task].state is RunState.WAITING}
+        self.returning = waits
         return runs.busy < slots and any(runs[task].not_before_ms <= now_ms for task in waits - others)
 
     def _next_batch(self, ready: list[TaskRun], waiting: list[TaskRun]) -> list[TaskRun]:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
+from airflow_provider.worker.tasks.events import SparkLost
 from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
@@ -145,6 +147,16 @@ def test_who_ends_the_process_again_and_again_is_failed_and_its_neighbours_run()
         group.wait(TRIAL_MS)
     assert group.runs(*(task for task in tasks if task != culprit)), "the others run"
     assert not any(group.execution.runs[task].failures for task in tasks)
+
+
+def test_what_was_noted_of_a_job_is_forgotten_with_it() -> None:
+    group = Group(retries=5)
+    group.running(A0, A1)
+    group.fail(A0)
+    group.feed(SparkLost, task=A1, spark=1, failure=TaskFailure.of("gone"))
+    group.read(JobsSnapshot())
+    assert not group.execution.evidence.failures
+    assert not group.execution.suspects.returning
 
 
 def test_who_has_stood_its_trial_is_suspected_no_more_and_the_topic_is_told() -> None:

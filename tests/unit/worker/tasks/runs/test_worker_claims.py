@@ -25,15 +25,19 @@ from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.state.records import (
     GROUP_KEY,
+    CheckpointClaim,
     JobDefinition,
     PlanRecord,
     TaskState,
+    TaskStatus,
     WorkerPhase,
     WorkerStatus,
     encode,
     job_key,
 )
 from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import (
     ConfigOffset,
     Epoch,
@@ -43,7 +47,8 @@ from airflow_provider.values.model import (
     TaskId,
     WorkerId,
 )
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.claims import Claims
+from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
 
 pytestmark = pytest.mark.turned_clock
 
@@ -277,6 +282,21 @@ async def test_nor_when_another_process_has_its_name_since_a_lease(phase: Worker
         await held_by("" if phase is WorkerPhase.DEFERRED else "elsewhere/boot/1/1", phase)
         await eventually(lambda: running(other) == {A1: "users"})
         assert asyncio.get_running_loop().time() - taken_over >= 0.29
+
+
+def test_what_was_noted_of_a_holder_is_forgotten_when_its_claim_stands_no_more() -> None:
+    claims = Claims(process="mine", lease_ms=300)
+    plan = PlanRecord.of(JOB, tables("users", "orders"), planned_by=W1, at_ms=0)
+    work = JobsSnapshot(jobs={"a": JOB}, plans={"a": plan}).work_of(A1)
+    assert work is not None
+    waiting = TaskRun(work=work, epoch=Epoch(1), claim=claims.of(work))
+    claim = CheckpointClaim(key="orders", process="theirs", number=1, lease_ms=300)
+    held = TaskStatus(task=A0, state=TaskState.RUNNING, epoch=Epoch(1), worker=W2, claim=claim)
+    other = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=1, process="another")
+    for said, noted in ((held, 1), (replace(held, state=TaskState.STOPPED), 0)):
+        status = StatusSnapshot(tasks={A0: said}, workers={W2: other})
+        assert claims.blocked([waiting], status, now_ms=0).held == frozenset({A1} if noted else ())
+        assert len(claims.replaced) == noted
 
 
 # ---- any order of things

@@ -341,6 +341,22 @@ def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
     assert suspects.condemns(suspects.lost(runs, death_of(runs[A0], now_ms=HOUR_MS)))
 
 
+def test_an_end_of_spark_is_forgotten_when_nobody_is_left_to_tell_of_it() -> None:
+    """A worker may live for months."""
+    slow, runs = running(0, 0, began_ms=0), table()
+    runs[A0] = slow
+    suspects = Suspects(99, ME)
+    for spark in range(1, 50):
+        now = spark * HOUR_MS
+        runs[A1] = running(1, 0, began_ms=now, attempt=spark)
+        suspects.lost(runs, death_of(runs[A1], spark, now_ms=now))
+        if spark == 9:
+            assert suspects.lost(runs, death_of(slow, 1, now_ms=now + 1_000)).deaths == 1, "it took long to end"
+            assert not suspects.holds(now + 1_000), "that was no new end"
+            del runs[A0]
+    assert len(suspects.accusations) == 1
+
+
 def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one() -> None:
     runs = table(running(0, 0, began_ms=0))
     suspects, pauses, now = Suspects(99, ME), list[int](), 0
