@@ -110,9 +110,9 @@ def on_stream_began_stopping(x: Execution, task: TaskId, event: StreamBegan) -> 
 def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     """Write a record only if something has changed: a process may get back a task that it has handed over."""
     run = x.runs[task]
-    goes_on = run.start(x.runs.share_of(run, slots=x.slots))
+    goes_on = run.start(x.runs.share_of(run, slots=x.slots), alone=run.alone)
     claim = x.claims.of(run.work)
-    adopted = replaced(goes_on.streaming(x.now), handle=event.handle, detached=True, claim=claim)
+    adopted = replaced(goes_on.streaming(x.now), handle=event.handle, detached=True, claim=claim, adopted_ms=x.now)
     x.keep(adopted)
     x.idle_since_ms = x.now
     last = x.status.tasks.get(task)

@@ -108,6 +108,7 @@ class TaskRun(Counted):
     :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
     :param began_ms: since when the job's code may be called (monotonic milliseconds); time limits count from then
+    :param adopted_ms: since when this process watches the query, if another one began it (monotonic milliseconds)
     :param handle: the handle of its query, if it may outlive this process; while it is taken over, that of the earlier
         query
     :param after: the handle of the query before this attempt, which has ended
@@ -151,6 +152,7 @@ class TaskRun(Counted):
     took_before_ms: tuple[int, ...] = ()
     wait_written: bool = False
     began_ms: int | None = None
+    adopted_ms: int | None = None
     handle: Any = None
     after: Any = None
     otherwise: Any = None
@@ -325,6 +327,7 @@ class TaskRun(Counted):
             attempt=self.attempt + 1,
             started_at_ms=None,
             began_ms=None,
+            adopted_ms=None,
             handle=None,
             after=self.handle or self.after,
             otherwise=None,
@@ -462,6 +465,7 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
         read_to=asked_since,
         started_at_ms=last.started_at_ms,
         began_ms=now_ms - ran_ms,
+        alone=last.alone,
         handle=last.handle,
         detached=True,
         progress=last.progress,

@@ -11,7 +11,7 @@ trial, nothing else begins, and before it begins, all else must have run for the
 trial counts for that batch alone. What ran well before goes on beside it: to stop it would take from it for certain
 what it may lose in a death. A task has stood its trial when it has run for a minute, or has ended. Then it is
 *acquitted*: its counts begin at zero. The same time acquits those that were counted and need no trial. Time in which
-their server does not answer does not count (``trials.py``).
+their server does not answer, or in which no process watches them, does not count (``trials.py``).
 
 *Halving.* If a batch dies, its tasks have been counted once more than the others. What needs no trial comes back first,
 and then those that were counted less, all together, because the reason is not among them. Then the batch comes back in

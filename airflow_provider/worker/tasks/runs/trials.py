@@ -39,11 +39,11 @@ class TrialTime:
             self._heard_again_ms[detached] = now_ms
 
     def stood_ms(self, run: TaskRun, now_ms: int) -> int:
-        """While its server is silent, it may have ended, and this is not known at once when the server answers again:
-        the time begins anew.
+        """While its server is silent, or no process watches it, it may have ended. This is not known at once when the
+        server answers again, or when a process adopts it: the time begins anew.
 
         :param now_ms: the monotonic clock
         """
         if run.began_ms is None or run.detached in self._silent:
             return 0
-        return now_ms - max(run.began_ms, self._heard_again_ms[run.detached])
+        return now_ms - max(run.began_ms, run.adopted_ms or 0, self._heard_again_ms[run.detached])

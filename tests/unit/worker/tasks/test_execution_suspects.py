@@ -13,11 +13,12 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
-from airflow_provider.worker.tasks.events import SparkLost
+from airflow_provider.worker.tasks.events import QueryAdopted, SparkLost
 from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
 STREAM = TaskKind.STREAMING
+QUERY = {"session": "s", "query": "q"}
 
 
 class Group(Script):
@@ -169,6 +170,31 @@ def test_who_has_stood_its_trial_is_suspected_no_more_and_the_topic_is_told() ->
     assert words(group.wait(TRIAL_MS - 1)) == []
     said = written(group.wait(1), TaskState.RUNNING)
     assert (said.process_deaths, said.alone) == (0, False)
+
+
+def adopts_a_suspect() -> Group:
+    """A triggerer, long after its query has begun. The server takes a while to answer."""
+    group = Group(kind=STREAM, in_triggerer=True)
+    long_ago_ms = group.now + group.wall_ahead - 2 * TRIAL_MS
+    group.runs_there(A0, kind=STREAM, handle=QUERY, started_at_ms=long_ago_ms, spark_deaths=1, alone=True)
+    group.give(A0, epoch=2)
+    group.now += TRIAL_MS
+    assert written(group.feed(QueryAdopted, task=A0, handle=QUERY), TaskState.RUNNING).spark_deaths == 1
+    return group
+
+
+def test_only_the_time_in_which_it_is_watched_acquits_a_suspect_that_is_adopted() -> None:
+    """Its server may have ended before."""
+    group = adopts_a_suspect()
+    assert words(group.wait(TRIAL_MS - 1)) == []
+    assert written(group.wait(1), TaskState.RUNNING).spark_deaths == 0
+
+
+def test_a_suspect_that_was_alone_on_trial_still_is_where_it_is_adopted() -> None:
+    """Otherwise it would never count as the reason if each of its trials is handed over."""
+    group = adopts_a_suspect()
+    said = written(group.feed(SparkLost, task=A0, spark=-1, failure=TaskFailure.of("gone")), TaskState.PENDING)
+    assert (said.spark_deaths, said.died_alone) == (2, 1)
 
 
 def test_while_one_is_on_trial_alone_nothing_begins_and_its_record_says_so() -> None:
