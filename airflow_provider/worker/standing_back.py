@@ -3,7 +3,7 @@
 It leaves properly, so that the others get its tasks in that round. If its Spark does not start, it tries that again and
 again, and joins again when it works. A worker that is alone in its group does the same. If the worker is to blame for
 failures of its tasks (``state/blame/``), only they can show whether it still is: it joins again after a pause. The
-pauses get longer, since each try may cost some tasks an attempt.
+pauses get longer, since each try may cost some tasks an attempt. They end when no other worker is there to run them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.records import ControlRecord, WorkerPhase
 from airflow_provider.state.views.presence import is_same_process, stay
 from airflow_provider.state.views.topic_view import About
-from airflow_provider.values.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.confirmation import Confirmation
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome
@@ -40,6 +40,7 @@ _FIRST_WAIT_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 60.0
 _FIRST_REST_S: Final = 60.0
 _LONGEST_REST_S: Final = 1_920.0
+_LOOK_S: Final = 5.0
 _CALM_S: Final = 3_600.0
 """If a worker was not to blame for this long, its next pause is short again."""
 _LAST_WORD_S: Final = 5.0
@@ -189,7 +190,16 @@ class SteadyWorker:
         rest_s, self._next_rest_s = self._next_rest_s, min(2 * self._next_rest_s, _LONGEST_REST_S)
         me = self._settings.member.worker
         log.warning("worker %s stands back, and joins its group again in %g s: %s", me, rest_s, why)
-        await asyncio.sleep(rest_s)
+        rest = Deadline(rest_s)
+        while (left_s := rest.left_s()) > 0:
+            await asyncio.sleep(min(_LOOK_S, left_s))
+            if not self._others_stay:
+                log.info("no other worker stays in the group of worker %s, so it joins again now", me)
+                return
+
+    @property
+    def _others_stay(self) -> bool:
+        return bool(stay(self._topics.status, wall_ms=wall_ms()) - {self._settings.member.worker})
 
     async def _try_until_there(self, why: str) -> None:
         me, wait_s = self._settings.member.worker, _FIRST_WAIT_S
@@ -213,8 +223,7 @@ class SteadyWorker:
 
     async def _leave_nothing_behind(self) -> None:
         """End the detached queries that no worker will adopt, as a worker does that leaves from within its group."""
-        others = stay(self._topics.status, wall_ms=wall_ms()) - {self._settings.member.worker}
-        if self._comes_back or others or not any(self._topics.status.living()):
+        if self._comes_back or self._others_stay or not any(self._topics.status.living()):
             return
         with contextlib.suppress(TopicError, DeadlineError):
             await wait_at_most(_END_WITHIN_S, self._starter.end_detached_queries(self._topics))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from stand_ins import HandRunner
+from turned_clock import time_passes
 from waiting import DEADLINE_S, eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
@@ -172,6 +174,40 @@ async def test_one_on_which_fails_what_goes_well_elsewhere_stands_back_for_longe
             await eventually(partial(_is_in, told, caplog), told)
         await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
         assert life.topics.status.workers[ME].condition == ""
+    finally:
+        await life.cancel()
+
+
+async def test_one_that_is_to_blame_rests_no_longer_when_no_other_worker_is_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rest_s = 1_000.0
+    monkeypatch.setattr(standing_back, "_FIRST_REST_S", rest_s)
+    life = SteadyLife()
+    life.starter.there = True
+    other = WorkerStatus(
+        worker=WorkerId("w2"),
+        state=WorkerPhase.LEFT,
+        left=LeaveReason.RESTARTING,
+        returns_ms=round(rest_s * 1000),
+        epoch=Epoch(1),
+        slots=2,
+        at_ms=wall_ms(),
+    )
+    await life.topics.publish_worker(other)
+    await life.submit(kind=TaskKind.STREAMING, retries=20)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        for task in (A0, A1):
+            await goes_well_elsewhere(life, task)
+        await eventually(lambda: f"joins its group again in {rest_s:g} s" in caplog.text, "it rests")
+        began = time.monotonic()
+        await time_passes(rest_s / 2)
+        assert life.phase is WorkerPhase.LEFT, "another worker is there"
+        await life.topics.publish_worker(replace(other, left=LeaveReason.STOPPED))
+        await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
+        assert time.monotonic() - began < rest_s
     finally:
         await life.cancel()
 
