@@ -25,7 +25,7 @@ fails because of another one, however many there are.
 
 What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
 stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
-grow with the deaths of Spark that it was acquitted of, and while it is the only one that runs here, it is not
+grow with the deaths of Spark that it was acquitted of, and while it is the only one that uses this Spark, it is not
 acquitted. Not so after the death of a process: a task that takes hours may lose its machine several times.
 
 Each worker decides this by itself, from the records of its tasks: these go with the tasks when they move. Workers that
@@ -234,7 +234,7 @@ class Suspects:
         left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
         stood = (run for run in started if self.time.stood_ms(run, now_ms) >= trial_length_ms(run))
-        acquitted = [_without_deaths(run) for run in stood if len(runs.active) > 1 or not would_never_end(run)]
+        acquitted = [_without_deaths(run) for run in stood if not (_is_alone(run, runs) and would_never_end(run))]
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
 
@@ -315,6 +315,11 @@ class Suspects:
 
     def _needs_trial(self, run: TaskRun) -> bool:
         return run.deaths >= self._tried_from
+
+
+def _is_alone(run: TaskRun, runs: RunTable) -> bool:
+    """Whether nothing else can end its Spark. Nobody knows this of a server, which other workers may use, too."""
+    return len(runs.active) == 1 and not run.runs_on
 
 
 def _some_are_young(runs: RunTable, now_ms: int) -> bool:

@@ -341,6 +341,12 @@ def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
     assert suspects.condemns(suspects.lost(runs, death_of(runs[A0], now_ms=HOUR_MS)))
 
 
+def test_on_a_server_a_batch_task_is_acquitted_though_its_worker_runs_nothing_else() -> None:
+    """Otherwise each end of the server that another worker's task causes would count for it."""
+    runs = table(running(0, 2, began_ms=0, alone=True, runs_on="sc://h"))
+    assert [run.deaths for run in knowing(runs).acquitted(runs, now_ms=TRIAL_MS)] == [0]
+
+
 def test_an_end_of_spark_is_forgotten_when_nobody_is_left_to_tell_of_it() -> None:
     """A worker may live for months."""
     slow, runs = running(0, 0, began_ms=0), table()
