@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -30,6 +31,7 @@ from airflow_provider.state.views.topic_view import Parsed
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.machine import handle
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
@@ -87,6 +89,7 @@ class Server:
         self.away_ms = away_ms
         self.late_ms = late_ms
         self.back_at = 0
+        self._ended: set[tuple[TaskId, int]] = set()
         self.tasks = [TaskId("a", index) for index in range(tasks)]
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -163,44 +166,53 @@ class Server:
 
     def _end(self, culprit: Execution, task: TaskId, attempt: int) -> None:
         run = culprit.runs.get(task)
-        if run is not None and run.attempt == attempt and run.state.runs and self.now >= self.back_at:
+        there = run is not None and run.attempt == attempt and run.state.runs and (task, attempt) not in self._ended
+        if there and self.now >= self.back_at:
             self.restart(task)
 
     def restart(self, task: TaskId | None = None) -> None:
         """:param task: which has ended it; None: people have"""
         self.deaths += 1
         self.back_at = self.now + self.away_ms
+        there = [(worker, run) for worker in self.workers for run in worker.runs.values() if self._is_there(run)]
+        self._ended.update((run.task, run.attempt) for _, run in there)
+        lose = partial(self._lose, there, self.deaths, task)
         if not self.away_ms:
-            self._lose(task)
+            lose()
             return
         silent_ms = self.away_ms if self.way.detached else min(self.away_ms, LOST_MS)
-        self.after(SILENT_MS, lambda: self._is_silent(True))
+        self.after(min(SILENT_MS, silent_ms), lambda: self._is_silent(True))
         self.after(silent_ms, lambda: self._is_silent(False))
-        self.after(silent_ms + LOOK_MS, lambda: self._lose(task))
+        self.after(silent_ms + LOOK_MS, lose)
+
+    def _is_there(self, run: TaskRun) -> bool:
+        """Whether the attempt uses the present server, and no earlier one whose end it has not heard of yet."""
+        uses = run.state.runs and run.handle is not None if self.way.detached else run.let_begin
+        return uses and (run.task, run.attempt) not in self._ended
 
     def _is_silent(self, silent: bool) -> None:
         for worker in self.workers:
             self.feed(worker, events.ServersSilent, silent=silent, detached=self.way.detached)
 
-    def _lose_attached(self, worker: Execution, late_ms: int) -> None:
-        ended = {"spark": self.deaths, "failure": TaskFailure.of("the server was restarted")}
-        for run in [run for run in worker.runs.values() if run.let_begin]:
-            self._later(worker, run.task, run.attempt, late_ms, events.SparkLost, **ended)
-
-    def _lose(self, task: TaskId | None) -> None:
-        if not self.way.detached:
-            for number, worker in enumerate(self.workers):
-                self._lose_attached(worker, number * self.late_ms)
-            return
-        for worker in self.workers:
-            for lost in [run for run in worker.runs.values() if run.state.runs and run.handle is not None]:
-                ended: dict[str, Any] = {"task": lost.task, "failure": TaskFailure.of("the server was restarted")}
-                if self.starts or lost.task != task:
-                    self.feed(worker, events.SparkLost, spark=-self.deaths, **ended)
-                    continue
-                end = events.SparkLost(now_ms=self.now, wall_ms=WALL_MS + self.now, spark=self.deaths, **ended)
-                self.feed(worker, events.StreamBegan, task=lost.task, handle=lost.handle, otherwise=end)
-                self._later(worker, lost.task, lost.attempt, LOOK_MS, events.QueryCleared)
+    def _lose(self, there: list[tuple[Execution, TaskRun]], spark: int, task: TaskId | None) -> None:
+        for worker, run in there:
+            ended: dict[str, Any] = {"failure": TaskFailure.of("the server was restarted")}
+            if not self.way.detached:
+                late_ms = self.workers.index(worker) * self.late_ms
+                self._later(worker, run.task, run.attempt, late_ms, events.SparkLost, spark=spark, **ended)
+            elif self.starts or run.task != task:
+                self._later(worker, run.task, run.attempt, 0, events.SparkLost, spark=-spark, **ended)
+            else:
+                lost: dict[str, Any] = {
+                    "now_ms": self.now,
+                    "wall_ms": WALL_MS + self.now,
+                    "task": run.task,
+                    "spark": spark,
+                    **ended,
+                }
+                end = events.SparkLost(**lost)
+                self.feed(worker, events.StreamBegan, task=run.task, handle=run.handle, otherwise=end)
+                self._later(worker, run.task, run.attempt, LOOK_MS, events.QueryCleared)
 
     # ---- the topic
 
@@ -289,6 +301,18 @@ def test_nobody_else_is_blamed_if_some_workers_notice_the_end_of_the_server_late
     server.run(12 * 3_600_000, until=lambda: bool(server.failed))
     server.run(4 * 3_600_000)
     assert server.failed == {found}
+    assert server.running == {*server.tasks} - {found}
+
+
+@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("away_ms", [30_000, 90_000])
+def test_nobody_else_is_blamed_if_the_server_keeps_who_is_to_begin_waiting(away_ms: int, way: Way) -> None:
+    """What one worker has put on trial begins late, together with what the other one tries next."""
+    found = TaskId("a", 1)
+    server = Server(2, 2, {found: 500}, way=way, away_ms=away_ms)
+    server.run(12 * 3_600_000, until=lambda: bool(server.failed))
+    assert server.failed == {found}
+    server.run(30 * TRIAL_MS)
     assert server.running == {*server.tasks} - {found}
 
 

@@ -41,7 +41,8 @@ _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """Fields of a task's record with other values than this package's own texts and whole numbers."""
 _RARE: Final = {
     **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone", "acquitted"), 0),
-    **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to", "stalled_since_ms"), None),
+    **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to"), None),
+    **dict.fromkeys(("stalled_since_ms", "begins_ms"), None),
     **dict.fromkeys(("alone", "kept", "last_try"), False),
     "runs_on": "",
 }
@@ -160,6 +161,8 @@ class TaskStatus(Counted):
     :param last_try: whether its retries are used up, and it has one try more elsewhere
     :param stalled_since_ms: for a running stream that has not moved for longer than expected: when it last did (wall
         clock, milliseconds since 1970)
+    :param begins_ms: for a pending suspect on such a server: when it was started (wall clock, milliseconds since 1970);
+        its code is called at any moment
     :param runs_on: the URL of the Spark Connect server on which its worker runs tasks, and others may, too; empty: its
         worker has a Spark of its own, or none
     """
@@ -199,6 +202,7 @@ class TaskStatus(Counted):
     failed_on: tuple[Annotated[WorkerId, TEXT], ...] = ()
     last_try: bool = False
     stalled_since_ms: Annotated[int, COUNT] | None = None
+    begins_ms: Annotated[int, COUNT] | None = None
     runs_on: Annotated[str, TEXT] = ""
 
     def how_far(self, now_ms: int | None = None) -> str:

@@ -8,7 +8,7 @@ from airflow_provider.state.records import TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks import orphans
-from airflow_provider.worker.tasks.commands import EndOrphan, GiveUpWriting, Inform, StartAttempt
+from airflow_provider.worker.tasks.commands import EndOrphan, GiveUpWriting, Inform, StartAttempt, WriteStatus
 from airflow_provider.worker.tasks.events import (
     EpochAdvanced,
     FailedLetGo,
@@ -311,4 +311,6 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
     if slots < run.work.slots:
         x.do(Inform(message=f"task {run.label} wants {run.work.slots} slots, and gets {slots} of {x.slots}"))
     x.runs[task] = run = run.start(slots, alone=x.turn.is_alone(task))
+    if run.deaths and run.runs_on:  # others try no suspects meanwhile, however long its server keeps it waiting
+        x.do(WriteStatus(status=run.status(TaskState.PENDING, x.settings.worker, begins_ms=x.wall)))
     x.do(StartAttempt(run=run))

@@ -2,12 +2,12 @@
 
 All workers lose their tasks when the server ends, attached or detached, and each tries its own suspects
 (``suspects.py``). If two did so at the same time, one would be blamed for what the other's task does. So a worker
-begins a trial only when, according to the records, no suspect of other workers is on trial there or has come back
-without one so lately. Until then it starts nothing else, either. What was never counted does not matter: there may
-always be something new on a busy server, and whatever ends the server is counted soon.
+begins a trial only when, according to the records, no suspect of other workers is on trial there, is about to begin, or
+has come back without a trial so lately. Until then it starts nothing else, either. What was never counted
+does not matter: there may always be something new on a busy server, and whatever ends the server is counted soon.
 
 If several workers could begin, they do so one after the other, in the order of their names and a few seconds apart.
-Then the next one reads that the first has begun. Who has had a turn lets those go first that wait and have had none
+Then the next one reads that the first has started. Who has had a turn lets those go first that wait and have had none
 since.
 """
 
@@ -23,7 +23,9 @@ from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.trials import trial_length_ms
 
 APART_MS: Final = 5_000
-"""How long it takes at most until others have read that a trial has begun."""
+"""How long it takes at most until others have read that a suspect was started."""
+_BEGINS_WITHIN_MS: Final = 120_000
+"""A server that has just started may keep an attempt waiting for long. After this time its worker may have ended."""
 
 
 class SharedServers:
@@ -47,7 +49,7 @@ class SharedServers:
         if not server:
             return True
         others = [said for said in status.tasks.values() if said.runs_on == server and said.worker != self._worker]
-        tried = {other.worker for other in others if _is_on_trial(other, wall_ms)}
+        tried = {other.worker for other in others if _is_on_trial(other, wall_ms) or _begins(other, wall_ms)}
         if tried:
             self._quiet_since_ms = None
             if self._others_since is not None:
@@ -75,3 +77,8 @@ def _is_on_trial(said: TaskStatus, wall_ms: int) -> bool:
     """Whether it may still be the reason of the next end of its server."""
     ran_ms = said.running_ms(wall_ms)
     return said.deaths > 0 and ran_ms is not None and ran_ms < trial_length_ms(said)
+
+
+def _begins(said: TaskStatus, wall_ms: int) -> bool:
+    started_ms = said.begins_ms if said.state is TaskState.PENDING else None
+    return started_ms is not None and wall_ms - started_ms < _BEGINS_WITHIN_MS

@@ -54,6 +54,12 @@ def test_it_waits_as_long_as_a_suspect_of_the_first_one_is_on_trial() -> None:
     assert worker.may_begin(TRIAL_MS, on_trial)
 
 
+def test_it_waits_as_long_as_the_server_keeps_a_suspect_of_the_first_one_waiting() -> None:
+    starts = said(W1, begins_ms=0, **WAITS)
+    assert Waiting().begins_after_ms(0, starts) > TRIAL_MS
+    assert Waiting().begins_after_ms(HOUR_MS, starts) == APART_MS, "but not if its process has ended"
+
+
 def test_the_longer_trial_of_a_batch_task_is_not_disturbed_either() -> None:
     worker, on_trial = Waiting(), said(W1, kind=TaskKind.BATCH, spark_deaths=2, acquitted=3)
     assert not worker.may_begin(8 * TRIAL_MS - 1, on_trial)
