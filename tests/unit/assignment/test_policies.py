@@ -209,6 +209,18 @@ class TestLostWork:
         group.settle()
         assert group.task_counts() == [6, 6]
 
+    def test_an_interval_goes_on_while_it_waits(self) -> None:
+        long_ms = 10 * MAX_DELAY_MS
+        group = group_of(2, 12, Incremental(max_moves=2, move_interval_ms=long_ms))
+        group.join("w3")
+        group.rebalance()
+        assert group.rebalance().delay_ms == long_ms
+        group.leave("w2")
+        group.wait(group.rebalance().delay_ms)
+        group.rebalance()
+        group.join("w4")
+        assert shape(group.rebalance()) == (0, 0, long_ms - MAX_DELAY_MS)
+
     def test_it_is_given_out_all_at_once_for_nobody_has_it(self) -> None:
         group = group_of(3, 12, Incremental(max_moves=1, move_interval_ms=INTERVAL_MS, max_delay_ms=0))
         lost = group.leave("w3")
