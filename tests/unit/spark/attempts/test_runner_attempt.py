@@ -261,6 +261,24 @@ def test_what_a_task_returns_after_it_was_told_to_stop_does_not_count() -> None:
     assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
 
 
+def test_a_query_that_it_returns_after_it_was_told_to_stop_does_not_go_on_without_it() -> None:
+    guard = AttemptGuard(EndlessLease())
+
+    class StoppedMeanwhile(FakeSession):
+        left_open = False
+
+        def query_id(self, value: object) -> str:
+            guard.stop("revoked")
+            return "query-1"
+
+        def let_go_on(self, query: object) -> bool:
+            self.left_open = True
+            return True
+
+    attempt = Attempt(order("stream"), guard, StoppedMeanwhile())
+    assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
+
+
 def test_an_error_after_it_was_told_to_stop_is_no_failure() -> None:
     guard = AttemptGuard(EndlessLease())
 
