@@ -360,10 +360,11 @@ async def test_a_task_that_is_stopped_before_its_warm_up_has_stopped_never_begin
     assert not any(isinstance(event, TaskStarted) for event in watched.events)
 
 
-async def test_what_was_made_ready_for_other_work_is_let_go_of(watched: Watched) -> None:
-    watched.runner.warm(order("AtOnce", config={"month": 1}))
+@pytest.mark.parametrize("other", [{"config": {"month": 2}}, {"run_key": "another run"}], ids=["config", "run"])
+async def test_what_was_made_ready_for_other_work_is_let_go_of(watched: Watched, other: dict[str, Any]) -> None:
+    watched.runner.warm(order("AtOnce"))
     await watched.hears(WarmUpReady)
-    await watched.runner.start(order("AtOnce", config={"month": 2}))
+    await watched.runner.start(order("AtOnce", **other))
     assert (await watched.result())["known"] == []
 
 
@@ -481,9 +482,6 @@ async def test_a_closed_runner_makes_nothing_ready(watched: Watched) -> None:
     assert gates.closed.is_set()
     with pytest.raises(RunnerClosedError):
         watched.runner.warm(order("Steps"))
-
-
-# ---- without Spark
 
 
 async def test_the_noop_runner_takes_as_long_as_the_configuration_says() -> None:
