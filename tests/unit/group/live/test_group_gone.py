@@ -30,12 +30,16 @@ ENDED = "/".join((*this_process().split("/")[:-2], "999999999", "1"))
 
 
 class Waiting(LonelyCoordinator):
-    """Completes no round as long as the other member is in the group."""
+    """Completes no round as long as the other member is in the group.
+
+    :ivar silent: so many requests to remove it get no answer
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.members = {OTHER: MemberId("m2")}
         self.asked: list[tuple[WorkerId, MemberId]] = []
+        self.silent = 0
         self.alone = asyncio.Event()
 
     async def join(self, coordinator: NodeId, request: JoinRequest) -> JoinResponse:
@@ -53,6 +57,8 @@ class Waiting(LonelyCoordinator):
     ) -> KafkaErrorCode:
         assert worker is not None
         self.asked.append((worker, member_id))
+        if len(self.asked) <= self.silent:
+            raise TimeoutError
         if self.members.get(worker) != member_id:
             return KafkaErrorCode.FENCED_INSTANCE_ID
         del self.members[worker]
@@ -88,6 +94,15 @@ async def test_a_join_does_not_wait_for_a_member_that_is_known_to_be_gone(proces
     coordinator = Waiting()
     member = joining(coordinator, await said(process, state=state))
     await eventually(lambda: member.state.phase is Phase.STABLE, "it has joined")
+    await member.aclose()
+
+
+async def test_who_could_not_be_removed_is_tried_again() -> None:
+    coordinator = Waiting()
+    coordinator.silent = 2
+    member = joining(coordinator, await said(ENDED))
+    await eventually(lambda: member.state.phase is Phase.STABLE, "it has joined")
+    assert coordinator.asked == [(OTHER, "m2")] * 3
     await member.aclose()
 
 
