@@ -20,6 +20,8 @@ class Certificates:
     authority: Path
     stranger: Path
     """An unrelated authority, which signed none of these certificates."""
+    revoked: Path
+    """The authority's list of revoked certificates: the broker's is on it."""
     broker: Path
     broker_key: Path
     client: Path
@@ -33,6 +35,7 @@ def make_certificates(folder: Path) -> Certificates:
     files = Certificates(
         authority=folder / "ca.pem",
         stranger=folder / "stranger.pem",
+        revoked=folder / "revoked.pem",
         broker=folder / "broker.pem",
         broker_key=folder / "broker.key",
         client=folder / "client.pem",
@@ -46,7 +49,10 @@ def make_certificates(folder: Path) -> Certificates:
         ("client", files.client, files.client_key),
     ):
         key = ec.generate_private_key(ec.SECP256R1())
-        _write(certificate, _certificate(name, key, authority, authority_key))
+        signed = _certificate(name, key, authority, authority_key)
+        _write(certificate, signed)
+        if name == "broker":
+            _write(files.revoked, _revocation(signed, authority_key))
         encryption: serialization.KeySerializationEncryption = (
             serialization.BestAvailableEncryption(files.key_password.encode())
             if name == "client"
@@ -58,8 +64,23 @@ def make_certificates(folder: Path) -> Certificates:
     return files
 
 
-def _write(path: Path, certificate: x509.Certificate) -> None:
-    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+def _write(path: Path, signed: x509.Certificate | x509.CertificateRevocationList) -> None:
+    path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+
+
+def _revocation(
+    certificate: x509.Certificate, issuer_key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateRevocationList:
+    now = dt.datetime.now(dt.timezone.utc)
+    revoked = x509.RevokedCertificateBuilder().serial_number(certificate.serial_number).revocation_date(now).build()
+    return (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(certificate.issuer)
+        .last_update(now - dt.timedelta(hours=1))
+        .next_update(now + dt.timedelta(days=1))
+        .add_revoked_certificate(revoked)
+        .sign(issuer_key, hashes.SHA256())
+    )
 
 
 def _certificate(

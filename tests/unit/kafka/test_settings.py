@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from typing import Any
 
@@ -308,6 +309,29 @@ def test_the_authority_can_be_a_file_or_stand_in_the_extra(certificates: Certifi
     from_extra = context({"ssl.ca.pem": certificates.authority.read_text()}).get_ca_certs()
     assert [each["subject"] for each in from_file] == [((("commonName", "authority"),),)]
     assert from_extra == from_file
+
+
+def shake_hands(client: ssl.SSLContext, certificates: Certificates) -> None:
+    """With a broker that has the certificate of these."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.broker, certificates.broker_key)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while ends:
+        for end in tuple(ends):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                ends.remove(end)
+
+
+def test_a_broker_whose_certificate_is_revoked_is_not_trusted(certificates: Certificates) -> None:
+    trusting = {"ssl.ca.location": str(certificates.authority)}
+    shake_hands(context(trusting), certificates)
+    with pytest.raises(ssl.SSLCertVerificationError, match="revoked"):
+        shake_hands(context({**trusting, "ssl.crl.location": str(certificates.revoked)}), certificates)
 
 
 @pytest.mark.slow
