@@ -61,11 +61,11 @@ def tables(*names: str) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def two_workers(*names: str, **settings: Any) -> AsyncIterator[tuple[Bench, Bench]]:
+async def two_workers(*names: str, **of_first: Any) -> AsyncIterator[tuple[Bench, Bench]]:
     """The first runs task 0, the second task 1, of a job with these tables."""
     topics = MemoryTopics()
-    one = Bench(topics, slots=9, linger_s=60, worker=W1, **settings)
-    other = Bench(topics, slots=9, linger_s=60, worker=W2, **settings)
+    one = Bench(topics, slots=9, linger_s=60, worker=W1, **of_first)
+    other = Bench(topics, slots=9, linger_s=60, worker=W2)
     await topics.submit(JOB)
     await one.plan(JOB, tables(*names))
     one.take(A0)
@@ -262,7 +262,7 @@ async def test_a_start_waits_no_longer_when_the_group_has_gone_on_without_the_ho
 
 @pytest.mark.parametrize("phase", [WorkerPhase.STABLE, WorkerPhase.DEFERRED])
 async def test_nor_when_another_process_has_its_name_since_a_lease(phase: WorkerPhase) -> None:
-    async with two_workers("users", "orders", lease_ms=300) as (one, other):
+    async with two_workers("users", "orders", lease_ms=5_000) as (one, other):
         one.runner.stubborn.add(A0)
         await one.plan(JOB, tables("orders", "users"))
 
@@ -281,7 +281,7 @@ async def test_nor_when_another_process_has_its_name_since_a_lease(phase: Worker
         taken_over = asyncio.get_running_loop().time()
         await held_by("" if phase is WorkerPhase.DEFERRED else "elsewhere/boot/1/1", phase)
         await eventually(lambda: running(other) == {A1: "users"})
-        assert asyncio.get_running_loop().time() - taken_over >= 0.29
+        assert 4.9 <= asyncio.get_running_loop().time() - taken_over < 10, "the lease of the claim, not its own"
 
 
 def test_what_was_noted_of_a_holder_is_forgotten_when_its_claim_stands_no_more() -> None:
