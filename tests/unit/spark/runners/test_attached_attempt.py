@@ -16,7 +16,16 @@ from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.local.errors import SparkGoneError
-from airflow_provider.spark.runner import QueryDetached, SparkLost, TaskOrder, TaskStopped
+from airflow_provider.spark.runner import (
+    LastEvent,
+    QueryDetached,
+    SparkLost,
+    TaskConflicted,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStopped,
+)
 from airflow_provider.spark.runners import attached_attempt
 from airflow_provider.spark.runners.attached_attempt import AttachedAttempt
 from airflow_provider.values.model import Epoch, TaskId
@@ -134,3 +143,22 @@ def test_an_attempt_whose_spark_ends_with_its_lease_has_stopped_and_nobody_is_to
     assert last == TaskStopped(order=ORDER, reason="the lease is over") if over else isinstance(last, SparkLost)
     left = QueryDetached(order=ORDER, handle="h", otherwise=stopped)
     assert parts.attempt.last_word(left, nothing_secret) == replace(left, otherwise=last)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        TaskFailed(order=ORDER, error="Py4JError: no answer", traceback="", retryable=True),
+        TaskConflicted(order=ORDER, error="another writer uses the checkpoint"),
+    ],
+    ids=["an error", "a conflict"],
+)
+def test_whatever_the_code_says_when_its_spark_has_ended_that_is_the_reason(parts: Any, said: LastEvent) -> None:
+    parts.attempt.lose(SparkGoneError("this worker's Spark has ended", spark=1))
+    assert isinstance(parts.attempt.last_word(said, nothing_secret), SparkLost)
+
+
+def test_a_result_counts_though_its_spark_has_ended_since(parts: Any) -> None:
+    parts.attempt.lose(SparkGoneError("this worker's Spark has ended", spark=1))
+    finished = TaskFinished(order=ORDER, result=1)
+    assert parts.attempt.last_word(finished, nothing_secret) is finished
