@@ -282,6 +282,11 @@ def test_it_waits_longer_from_try_to_try_but_not_much() -> None:
         script.alarms(until=script.alarm)
     assert waits[:3] == sorted(waits[:3])
     assert max(waits) <= 1_200
+    script.answered(5)
+    script.alarms(until=script.alarm or 0)
+    script.failed()
+    assert script.alarm is not None
+    assert script.alarm - script.now <= 120, "an answer ends that"
 
 
 def test_a_held_heartbeat_that_was_lost_with_its_coordinator_is_asked_again_soon_and_then_less_often() -> None:
