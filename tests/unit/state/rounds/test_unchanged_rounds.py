@@ -22,7 +22,7 @@ from airflow_provider.group.live.leading import assign
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.state.records import ControlAction
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
+from airflow_provider.state.rounds.unchanged_rounds import IN_A_ROW_MS, hold_back_ms
 from airflow_provider.values.model import (
     NO_TASKS,
     Assignment,
@@ -53,7 +53,7 @@ def test_it_never_waits_so_long_that_the_others_take_their_assignment_for_lost(
     assert hold_back_ms(10_000, session_ms) == longest_ms
 
 
-def a_leader_that_always_wants_another_round(world: World) -> None:
+def a_leader_that_always_wants_another_round(world: World, *, after_ms: int = 50) -> None:
     world.configure(TASKS)
     world.start("w1")
     world.start("w2")
@@ -63,7 +63,7 @@ def a_leader_that_always_wants_another_round(world: World) -> None:
         leader = world.leader
         if leader is not None:
             leader.feed(RebalanceWanted(now_ms=leader.now, reason="no reason at all"))
-        world.clock.after(50, again)
+        world.clock.after(after_ms, again)
 
     again()
 
@@ -97,6 +97,14 @@ def test_a_newcomer_waits_for_one_round_at_most_and_what_it_changes_begins_the_c
     longest_ms = hold_back_ms(10_000, SETTINGS.session_timeout_ms)
     world.start("w3")
     world.run_until(lambda: bool(world.running("w3")), within_ms=longest_ms + 1_000)
+    assert unchanged(world) == 0
+
+
+def test_rounds_that_are_far_apart_are_not_in_a_row() -> None:
+    world = World(14)
+    a_leader_that_always_wants_another_round(world, after_ms=IN_A_ROW_MS + 1_000)
+    before = len(world.coordinator.rounds)
+    world.run_until(lambda: len(world.coordinator.rounds) == before + 3, within_ms=5 * IN_A_ROW_MS)
     assert unchanged(world) == 0
 
 
