@@ -227,6 +227,7 @@ def test_a_broker_that_is_away_is_no_mistake_of_the_user(page: Page, monkeypatch
 
     monkeypatch.setattr(one_shot, "carry_out", carry_out)
     assert do(page, "pause", **JOB) == (502, "no broker can be reached")
+    assert [noted[:2] for noted in page.begun] == [("cospark_pause", "ann")], "it may have been done all the same"
 
 
 def test_no_act_is_done_for_another_site_or_for_who_may_only_see(page: Page, broker: Broker) -> None:
