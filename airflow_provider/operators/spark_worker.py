@@ -48,6 +48,7 @@ from airflow_provider.operators.worker_options import (
     learners_of,
     membership_of,
     policy_of,
+    refuse_former,
 )
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.spark.connect.server import is_connect
@@ -68,6 +69,7 @@ from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from airflow_provider.state.views.status_view import StatusSnapshot
 
@@ -192,6 +194,7 @@ class SparkWorkerOperator(GroupTask):
         learners: Learners | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_former(kwargs)
         super().__init__(**kwargs)
         self.group = group
         self.allowed_entry_points = allowed_entry_points
@@ -223,6 +226,11 @@ class SparkWorkerOperator(GroupTask):
         self._check()
 
     # ---- parameters
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        refuse_former(kwargs)
+        return super().partial(**kwargs)
 
     def _check(self) -> None:
         """Refuse at parse time what is wrong whatever the templates render to."""

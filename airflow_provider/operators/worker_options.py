@@ -5,6 +5,7 @@ They are not templated, because Airflow finds other tasks' outputs only in a par
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -20,7 +21,33 @@ _LEASE_MARGIN_MS: Final = 2_000
 _REBALANCE_MS: Final = 60_000
 _BY_NAME: Final = (PolicyName.DEFERRED.value, PolicyName.IMMEDIATE.value)
 
+_FORMER: Final[Mapping[str, str]] = {
+    "session_timeout": "membership=Membership(session_timeout=...)",
+    "heartbeat_interval": "membership=Membership(heartbeat_interval=...)",
+    "rebalance_timeout": "membership=Membership(rebalance_timeout=...)",
+    "coordinators": "membership=Membership(coordinators=...)",
+    "max_delay": "policy=Deferred(max_delay=...)",
+    "max_moves": "policy=Incremental(max_moves=...)",
+    "move_interval": "policy=Incremental(move_interval=...)",
+    "learned": "learners=Learners(learned=...)",
+    "max_learners": "learners=Learners(per_worker=...)",
+    "max_group_learners": "learners=Learners(per_group=...)",
+    "ready_from": "learners=Learners(ready_from=...)",
+    "learner_timeout": "learners=Learners(timeout=...)",
+}
+"""Where a worker's parameters are now that it no longer has itself."""
+
 V = TypeVar("V")
+
+
+def refuse_former(parameters: Iterable[str]) -> None:
+    """:raises ValueError: if a worker had one of these parameters once; it says what has it now"""
+    for each in parameters:
+        if each in _FORMER:
+            raise ValueError(
+                f"{each}: a worker has no such parameter any more, write {_FORMER[each]}; the value is imported from"
+                " airflow_provider.operators.spark_worker"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

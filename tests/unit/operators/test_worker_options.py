@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -60,6 +62,34 @@ def test_times_are_timedeltas_or_seconds(minute: TimeSpan) -> None:
     assert given.made() == policy.Incremental(max_moves=50, move_interval_ms=60_000, max_delay_ms=60_000)
     assert Deferred(max_delay=minute).made() == policy.Deferred(max_delay_ms=60_000)
     assert Learners(timeout=minute).limits().longest_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        "session_timeout",
+        "heartbeat_interval",
+        "rebalance_timeout",
+        "coordinators",
+        "max_delay",
+        "max_moves",
+        "move_interval",
+        "learned",
+        "max_learners",
+        "max_group_learners",
+        "ready_from",
+        "learner_timeout",
+    ],
+)
+@pytest.mark.parametrize("make", [SparkWorkerOperator, SparkWorkerOperator.partial])
+def test_a_former_parameter_is_told_which_value_has_it(make: Callable[..., object], former: str) -> None:
+    with pytest.raises(ValueError, match=f"^{former}: .* write ") as refused:
+        make(task_id="worker", **WORKER, **{former: 1})
+    told = re.search(r"(?P<parameter>\w+)=(?P<value>\w+)\((?P<setting>\w+)=", str(refused.value))
+    assert told is not None
+    values: dict[str, Any] = {kind.__name__: kind for kind in (Membership, Deferred, Incremental, Learners)}
+    assert told["parameter"] in inspect.signature(SparkWorkerOperator).parameters
+    assert told["setting"] in inspect.signature(values[told["value"]]).parameters
 
 
 def test_who_sets_nothing_has_the_usual() -> None:
