@@ -18,12 +18,16 @@ from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.job import FunctionJob, SparkJob
 from airflow_provider.state.records import TaskKind
 from airflow_provider.triggers.conditions import JobGoal
+from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.xcom_arg import PlainXComArg
 
 _SURVIVES: Final[Mapping[str, Any]] = {"retries": 3, "retry_delay": timedelta(seconds=1)}
 """If a task's process is killed. What is wrong fails it without them."""
+
+_AFTER_SUBMIT: Final[Mapping[str, Any]] = {**_SURVIVES, "trigger_rule": "all_success"}
+"""Workers that start before the job is there may leave at once: the job of the run before is complete."""
 
 _LONGEST: Final = 190
 """A group's and a job's name may become names of folders; a job's also gets a map index."""
@@ -57,9 +61,10 @@ class SparkJobTaskGroup(TaskGroup):
     :param worker_args: further parameters of each :class:`~airflow_provider.operators.spark_worker.SparkWorkerOperator`
     :param result_args: further parameters of the :class:`~airflow_provider.sensors.job.JobSensor`
 
-    The other parameters are those of Airflow's ``TaskGroup``. The three tasks have 3 ``retries`` with a ``retry_delay``
-    of a second, and ``result`` is deferrable, whatever ``default_args`` say; to change this, use the three parameters
-    above.
+    The other parameters are those of Airflow's ``TaskGroup``. Whatever ``default_args`` say, the three tasks have 3
+    ``retries`` with a ``retry_delay`` of a second, workers and ``result`` wait until ``submit`` has succeeded, workers
+    leave when the group is drained and import from the job's module only, and ``result`` is deferrable. To change this,
+    use the three parameters above.
     """
 
     def __init__(
@@ -83,15 +88,21 @@ class SparkJobTaskGroup(TaskGroup):
             common = {"group": _group_name(self, group), "kafka_conn_id": kafka_conn_id}
             of_job = {**common, "job": _job_name(self, job)}
             of_submit = {**of_job, "entry_point": code, "config": config, "wait_for_completion": False}
-            submit = SparkJobOperator(task_id="submit", **_parameters(self, "submit_args", submit_args, of_submit))
+            submit = SparkJobOperator(
+                task_id="submit", **{**_SURVIVES, **_parameters(self, "submit_args", submit_args, of_submit)}
+            )
             _check_other_jobs(self, submit)
-            of_workers = _parameters(self, "worker_args", worker_args, common, "worker")
+            of_workers = {
+                **_AFTER_SUBMIT,
+                "until": Until.DRAINED.value,
+                **_parameters(self, "worker_args", worker_args, common, "worker"),
+            }
             if "allowed_entry_points" not in of_workers:
                 of_workers["allowed_entry_points"] = [_module_of(code)]
             _check_checkpoints(self, submit, of_workers)
             all_workers = _add_workers(self, _number_of(workers), of_workers)
             of_result = _parameters(self, "result_args", result_args, of_job)
-            result = JobSensor(task_id="result", **{**_waiting_for(submit), **of_result})
+            result = JobSensor(task_id="result", **{**_AFTER_SUBMIT, **_waiting_for(submit), **of_result})
         except ValueError as wrong:
             raise ValueError(f"task group {self.group_id!r}: {wrong}") from wrong
         submit >> [*all_workers, result]
@@ -143,12 +154,13 @@ def _parameters(
                 f"{name}: {each!r} is set by the task group: leave it out here. If the task group has a parameter of"
                 " that name, use that"
             )
-    return {**_SURVIVES, **(given or {}), **own, "dag": tasks.dag, "task_group": tasks}
+    return {**(given or {}), **own, "dag": tasks.dag, "task_group": tasks}
 
 
 def _add_workers(tasks: TaskGroup, number: int, parameters: Mapping[str, Any]) -> list[Any]:
     if _is_mapped(tasks):  # in which Airflow maps no single tasks
-        return [SparkWorkerOperator(task_id=f"worker_{place + 1}", **parameters) for place in range(number)]
+        names = [f"worker_{place + 1}" for place in range(number)]
+        return [SparkWorkerOperator(task_id=name, worker=None, **parameters) for name in names]
     workers = SparkWorkerOperator.partial(task_id="worker", **parameters)
     return [workers.expand(worker=[None] * number)]  # each has its default name
 

@@ -69,6 +69,31 @@ def test_a_killed_process_is_tried_again_whatever_is_usual_for_other_tasks() -> 
     assert {each.retry_delay for each in (submit, worker, result)} == {timedelta(seconds=1)}
 
 
+def test_what_is_usual_in_the_dag_does_not_change_how_its_tasks_work_together() -> None:
+    usual: Any = {"allowed_entry_points": ["everything"], "worker": "one", "until": "forever", "trigger_rule": "always"}
+
+    @task_group
+    def load(table: str) -> None:
+        SparkJobTaskGroup("copy", entry_point="jobs:Copy", config={"table": table}, workers=1)
+
+    with DAG("etl", schedule=None, max_active_runs=1, default_args=usual) as dag:
+        SparkJobTaskGroup("copy", entry_point="jobs:Copy")
+        load.expand(table=["orders"])
+        SparkJobTaskGroup(
+            "own",
+            entry_point="jobs:Copy",
+            worker_args={"until": "forever", "trigger_rule": "always", "allowed_entry_points": ["more"]},
+        )
+    in_mapped: Any = dag.task_dict["load.copy.worker_1"]
+    for worker in (*working(dag), in_mapped):
+        assert (worker.allowed_entry_points, worker.worker, worker.until) == (["jobs"], None, "drained")
+        assert worker.trigger_rule == "all_success"
+    assert waiting(dag).trigger_rule == "all_success"
+    assert submitting(dag).trigger_rule == "always", "what comes before the job is the DAG's own affair"
+    (own, _) = working(dag, "own.worker")
+    assert (own.allowed_entry_points, own.until, own.trigger_rule) == (["more"], "forever", "always")
+
+
 def test_further_parameters_reach_the_tasks(dag: DAG) -> None:
     with dag:
         SparkJobTaskGroup(
@@ -197,6 +222,7 @@ def test_a_part_of_the_dag_has_the_same_tasks(dag: DAG) -> None:
         ({"worker_args": {"group": "b"}}, "worker_args: 'group' is set by the task group"),
         ({"worker_args": {"worker": "one name"}}, "worker_args: 'worker' is set by the task group"),
         ({"worker_args": {"slots": 0}}, "task 'copy.worker': slots: 0 must be"),
+        ({"worker_args": {"max_moves": 4}}, r"max_moves: .* write policy=Incremental\(max_moves=\.\.\.\)"),
         ({"result_args": {"state": "done"}}, "state: 'done' must be one of"),
         ({"submit_args": {"kind": "streaming"}}, "worker_args: the tasks of a streaming job need a checkpoint_root"),
     ],
