@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from datetime import timedelta
 from types import NoneType
@@ -28,6 +29,8 @@ _SURVIVES: Final[Mapping[str, Any]] = {"retries": 3, "retry_delay": timedelta(se
 
 _AFTER_SUBMIT: Final[Mapping[str, Any]] = {**_SURVIVES, "trigger_rule": "all_success"}
 """Workers that start before the job is there may leave at once: the job of the run before is complete."""
+
+_OF_TASK_GROUPS: Final = frozenset(inspect.signature(TaskGroup).parameters)
 
 _LONGEST: Final = 190
 """A group's and a job's name may become names of folders; a job's also gets a map index."""
@@ -82,8 +85,15 @@ class SparkJobTaskGroup(TaskGroup):
         result_args: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        for each in kwargs:
+            if each not in _OF_TASK_GROUPS:
+                raise ValueError(
+                    f"task group {group_id!r}: {each}: is no parameter of a task group. Those of its tasks are given in"
+                    " submit_args, worker_args or result_args"
+                )
         super().__init__(group_id=group_id, **{"ui_color": SparkJobOperator.ui_color, **kwargs})
         try:
+            _check_ids(self)
             code = entry_point_of(entry_point)
             common = {"group": _group_name(self, group), "kafka_conn_id": kafka_conn_id}
             of_job = {**common, "job": _job_name(self, job)}
@@ -113,6 +123,16 @@ class SparkJobTaskGroup(TaskGroup):
         result: Any = self.get_child_by_label("result")
         output: PlainXComArg = result.output
         return output
+
+
+def _check_ids(tasks: TaskGroup) -> None:
+    """:raises ValueError: if other tasks have the ids of its tasks, which is so only without a prefix"""
+    for each in ("submit", "worker", "result"):
+        if tasks.child_id(each) in tasks.dag.task_dict:
+            raise ValueError(
+                f"prefix_group_id: without the task group's id before it, {each!r} is the id of a task that the DAG"
+                " already has: leave prefix_group_id out"
+            )
 
 
 def _is_mapped(tasks: TaskGroup) -> bool:

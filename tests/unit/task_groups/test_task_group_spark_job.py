@@ -209,6 +209,7 @@ def test_a_part_of_the_dag_has_the_same_tasks(dag: DAG) -> None:
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
+        ({"slots": 4}, "slots: is no parameter of a task group.* worker_args"),
         ({"entry_point": "jobs.Copy"}, "entry_point: 'jobs.Copy' must have the shape"),
         ({"entry_point": Copy()}, "entry_point: .* must be 'package.module:Class'"),
         ({"entry_point": "{{ params.job }}"}, "entry_point: .* say in worker_args which"),
@@ -248,6 +249,14 @@ def test_two_task_groups_can_not_submit_the_same_job(dag: DAG) -> None:
             ValueError, match=r"^task group 'again': job: task group 'copy' also submits a job 'orders'"
         ):
             SparkJobTaskGroup("again", entry_point="jobs:Check", group="etl", job="orders")
+
+
+def test_only_one_can_do_without_a_prefix(dag: DAG) -> None:
+    with dag:
+        SparkJobTaskGroup("copy", entry_point="jobs:Copy", prefix_group_id=False)
+        with pytest.raises(ValueError, match=r"^task group 'check': prefix_group_id: .*'submit' is the id of a task"):
+            SparkJobTaskGroup("check", entry_point="jobs:Check", prefix_group_id=False)
+    assert sorted(dag.task_dict) == ["result", "submit", "worker"]
 
 
 @pytest.mark.parametrize("parameter", ["submit_args", "worker_args", "result_args"])
