@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,24 @@ def entry_point_of(job: Any) -> Any:
             f"entry_point: {name} is defined inside of a function, where no worker finds it: define it at the top of a"
             " module"
         )
+    _check_is_there(job, name)
     return f"{_module_of(name, job.__module__)}:{name}"
+
+
+def _check_is_there(job: Any, name: str) -> None:
+    """:raises ValueError: if its module has something else under its name, such as the function before a decorator"""
+    module = sys.modules.get(job.__module__)
+    if module is None:
+        return
+    try:
+        there = attrgetter(name)(module)
+    except AttributeError:
+        there = None
+    if not _is_job(there):
+        raise ValueError(
+            f"entry_point: workers import {name}, but in {job.__module__} this is {there!r}: put the decorator above"
+            " the function, and leave its name to the job"
+        )
 
 
 def _is_job(given: object) -> bool:
@@ -54,8 +72,12 @@ def _module_of(job: str, module: str) -> str:
 
 
 def _importable_name(file: Path) -> str | None:
-    """The name by which ``import`` finds this file. The DAGs folder is on Python's path also where tasks run."""
-    for folder in sys.path:
+    """The name by which ``import`` finds this file.
+
+    The DAGs folder is on Python's path also where tasks run. A folder around it, such as that in which a process was
+    started, need not be there, so the nearest folder counts.
+    """
+    for folder in sorted(sys.path, key=len, reverse=True):
         if file.is_relative_to(folder):
             parts = file.relative_to(folder).with_suffix("").parts
             name = ".".join(parts)

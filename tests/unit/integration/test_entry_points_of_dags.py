@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from airflow.utils.file import get_unique_dag_module_name
+from dag_files import Parse, parsing
 
 from airflow_provider.integration.entry_points import entry_point_of
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
@@ -26,8 +23,6 @@ class Copy(SparkJob):
 def check(spark, task): ...
 """
 
-Parse = Callable[[str], ModuleType]
-
 
 class Copy(SparkJob): ...
 
@@ -37,23 +32,9 @@ def check(_spark: object, _task: TaskContext) -> None: ...
 
 
 @pytest.fixture
-def parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parse:
-    """Imports a DAG file of a folder as Airflow does; the folder is on Python's path, as where tasks run."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def parsed(name: str) -> ModuleType:
-        file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(DAG_FILE)
-        spec = importlib.util.spec_from_file_location(get_unique_dag_module_name(str(file)), file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return parsed
+def parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parse]:
+    with parsing(tmp_path, monkeypatch) as parse:
+        yield parse
 
 
 @pytest.mark.parametrize("given", ["jobs:Copy", "{{ params.job }}", "nonsense"])
@@ -68,17 +49,24 @@ def test_a_class_or_a_function_of_a_module_is_named_by_it() -> None:
 
 @pytest.mark.parametrize(("file", "module"), [("nightly_copies.py", "nightly_copies"), ("etl/days.py", "etl.days")])
 def test_a_job_of_the_dag_file_is_named_as_workers_import_it(parse: Parse, file: str, module: str) -> None:
-    dag_file = parse(file)
+    dag_file = parse(file, DAG_FILE)
     assert entry_point_of(dag_file.Copy) == f"{module}:Copy"
     assert entry_point_of(dag_file.Copy.Nightly) == f"{module}:Copy.Nightly"
     assert entry_point_of(dag_file.check) == f"{module}:check"
     assert isinstance(load_job(f"{module}:Copy", [module]), SparkJob)
 
 
+def test_it_is_named_from_the_dags_folder_even_if_a_folder_around_that_is_also_on_the_path(
+    parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path.parent))
+    assert entry_point_of(parse("nightly_copies.py", DAG_FILE).Copy) == "nightly_copies:Copy"
+
+
 @pytest.mark.parametrize("file", ["nightly-copies.py", "etl.v2/days.py", "json.py"])
 def test_a_job_of_a_dag_file_that_nobody_can_import_is_refused(parse: Parse, file: str) -> None:
     """By such a name, or because another module has it already."""
-    dag_file = parse(file)
+    dag_file = parse(file, DAG_FILE)
     with pytest.raises(ValueError, match=rf"^entry_point: Copy is in the DAG file \(.*{file}\).* of its own"):
         entry_point_of(dag_file.Copy)
 
@@ -88,6 +76,13 @@ def test_a_job_that_is_defined_in_a_function_is_refused() -> None:
 
     with pytest.raises(ValueError, match=r"^entry_point: .*Local is defined inside of a function"):
         entry_point_of(Local)
+
+
+def test_a_function_whose_name_the_job_does_not_have_is_refused(parse: Parse) -> None:
+    """Workers would find the function, and not the job that was made of it."""
+    dag_file = parse("renamed.py", f"{DAG_FILE}\ndef plain(spark, task): ...\n\njob = spark_job(plain)")
+    with pytest.raises(ValueError, match=r"^entry_point: workers import plain, but in .*renamed this is <function"):
+        entry_point_of(dag_file.job)
 
 
 @pytest.mark.parametrize("given", [Copy(), print, 7, TaskContext, None])
