@@ -37,6 +37,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_provider.operators.steer_spark_job",
             )
         ],
+        "task-decorators": [{"name": "cospark", "class-name": "airflow_provider.decorators.cospark.cospark_task"}],
         "sensors": [_modules("airflow_provider.sensors.assignment_epoch", "airflow_provider.sensors.job")],
         "triggers": [
             _modules(

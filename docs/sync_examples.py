@@ -45,9 +45,9 @@ def part_of(path: str, marker: str) -> str:
     module = ast.parse(source)
     constants, needed = _constants(module, source, _names(ast.parse(textwrap.dedent(part))))
     blocks = [_imports(module, needed), constants, part]
-    # As ruff formats it: two empty lines around a class.
+    # As ruff formats it: two empty lines around a class or a function.
     text = "\n".join(block for block in blocks[:-1] if block)
-    text += ("\n\n" if part.startswith("class ") else "\n") + blocks[-1]
+    text += ("\n\n" if part.startswith(("class ", "def ", "@")) else "\n") + blocks[-1]
     return re.sub(r"  # noqa\S*.*", "", text).strip() + "\n"
 
 

@@ -278,7 +278,12 @@ def json_map(parameter: str, value: object) -> Mapping[Any, Any]:
             ) from None
     if not isinstance(given, Mapping):
         raise ValueError(f"{parameter}: must be an object of names and values, not {type(given).__name__}")
-    return given
+    return {name: list(item) if _is_read_one_by_one(item) else item for name, item in given.items()}
+
+
+def _is_read_one_by_one(value: object) -> bool:
+    """Whether it is what a mapped task returns: Airflow reads each item when it is asked for."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, list, tuple))
 
 
 def text_mapping(parameter: str, value: object) -> dict[str, str]:

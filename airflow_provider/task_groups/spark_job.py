@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from datetime import timedelta
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from airflow.sdk import TaskGroup
 
@@ -18,11 +18,9 @@ from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.job import FunctionJob, SparkJob
 from airflow_provider.state.records import TaskKind
+from airflow_provider.task_groups.job_output import JobOutput
 from airflow_provider.triggers.conditions import JobGoal
 from airflow_provider.worker.settings import Until
-
-if TYPE_CHECKING:
-    from airflow.sdk.definitions.xcom_arg import PlainXComArg
 
 _SURVIVES: Final[Mapping[str, Any]] = {"retries": 3, "retry_delay": timedelta(seconds=1)}
 """If a task's process is killed. What is wrong fails it without them."""
@@ -118,11 +116,10 @@ class SparkJobTaskGroup(TaskGroup):
         submit >> [*all_workers, result]
 
     @property
-    def output(self) -> PlainXComArg:
+    def output(self) -> JobOutput:
         """What ``result`` returns, for other tasks: a dict with the return value of each Spark task in ``results``."""
         result: Any = self.get_child_by_label("result")
-        output: PlainXComArg = result.output
-        return output
+        return JobOutput(result)
 
 
 def _check_ids(tasks: TaskGroup) -> None:

@@ -103,6 +103,22 @@ def test_a_task_group_runs_its_job_and_hands_on_what_its_tasks_return(
     check_declarative(group)
 
 
+def check_task_cospark(airflow: LocalAirflow) -> None:
+    tasks = run(airflow, "example_task_cospark")
+    report = airflow.api.xcom(tasks["sevens.result"][0])
+    assert report["results"] == dict.fromkeys("0123", 25_000)
+    assert airflow.api.xcom(tasks["add_up"][0]) == 100_000
+    finished = [airflow.api.xcom(worker)["finished"] for worker in tasks["sevens.worker"]]
+    assert sorted(index for of_worker in finished for _, index in of_worker) == [0, 1, 2, 3]
+
+
+@pytest.mark.thorough
+def test_a_function_of_the_dag_file_runs_on_workers_that_import_it(airflow: LocalAirflow, group: Group) -> None:
+    check_task_cospark(airflow)
+    group.name = f"{EXAMPLE_GROUP}.task_cospark"
+    check_declarative(group)
+
+
 def check_sql_files(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_sql_files")
     report = airflow.api.xcom(tasks["sales.result"][0])

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.thorough
 CHECKS: dict[str, Callable[[LocalAirflow, Path], None]] = {
     "batch": examples.check_batch,
     "task_group": examples.check_task_group,
+    "task_cospark": lambda airflow, _folder: examples.check_task_cospark(airflow),
     "sql_files": lambda airflow, _folder: examples.check_sql_files(airflow),
     "streaming": lambda airflow, _folder: examples.check_streaming(airflow),
     "rebalance": lambda airflow, _folder: examples.check_rebalance(airflow),

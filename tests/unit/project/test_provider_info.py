@@ -11,7 +11,7 @@ from typing import Any
 import airflow
 import jsonschema
 import pytest
-from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator, task
 from airflow.sdk.bases.operatorlink import BaseOperatorLink
 from airflow.triggers.base import BaseTrigger
 
@@ -94,6 +94,8 @@ def test_every_class_and_function_that_it_names_is_there() -> None:
         assert connection["hook-name"] == hook.hook_name
     (link,) = INFO["extra-links"]
     assert issubclass(named(link), BaseOperatorLink)
+    (decorator,) = INFO["task-decorators"]
+    assert named(decorator["class-name"]) is getattr(task, decorator["name"])
     (commands,) = INFO["cli"]
     assert named(commands) is get_commands
 
