@@ -29,6 +29,7 @@ from airflow_provider.integration.patience import waited_out
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import PassingError
 from airflow_provider.operators.one_job import OneJobOperator
+from airflow_provider.operators.workers_after import workers_after
 from airflow_provider.spark.job.config_schema import ConfigError, SchemaError, check_config_here
 from airflow_provider.spark.job.entry_point import JobCodeError
 from airflow_provider.state.records import JobDefinition, JobError, TaskKind
@@ -88,7 +89,7 @@ class SparkJobOperator(GroupTask):
     :param kafka_conn_id: a connection of type ``kafka``
     :param wait_for_completion: wait until the job is complete; for an unbounded job, until all its tasks run
     :param deferrable: wait in the triggerer
-    :param timeout: how long to wait; None: no limit
+    :param timeout: how long to wait; None: Airflow's ``[sensors] default_timeout``, 7 days
 
     All times are timedeltas, or seconds.
 
@@ -251,7 +252,7 @@ class SparkJobOperator(GroupTask):
         except PassingError as late:
             self._leave_present_report(context)
             raise AirflowException(
-                f"timeout: job {condition.job!r} of group {group!r} is not {condition.goal.value} within {self.timeout}"
+                f"timeout: job {condition.job!r} of group {group!r} is not {condition.goal.value} within {self._limit}"
             ) from late
         return self._complete(context, answer.to_json(), changed=submission.changed)
 
@@ -275,6 +276,7 @@ class SparkJobOperator(GroupTask):
         self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool
     ) -> Answer:
         """:raises PassingError: if its time has ended"""
+        self._check_workers(hook, group)
         pace = Pace()
 
         def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
@@ -286,9 +288,8 @@ class SparkJobOperator(GroupTask):
                 )
             return condition.answer(jobs, status)
 
-        timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
         if not self.deferrable:
-            return hook.wait_for(group, look, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
+            return hook.wait_for(group, look, timeout_s=self._limit.total_seconds())
         answer = None
         with suppress(PassingError):  # the triggerer waits for a broker that is away, too
             answer = hook.look(group, look)
@@ -303,9 +304,28 @@ class SparkJobOperator(GroupTask):
                     link=self.group_link,
                 ),
                 method_name="execute_complete",
-                timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
+                timeout=self._limit,
             )
         return answer
+
+    @property
+    def _limit(self) -> timedelta:
+        if self.timeout is None:
+            return timedelta(seconds=conf.getfloat("sensors", "default_timeout", fallback=604_800.0))
+        return timedelta(milliseconds=milliseconds("timeout", self.timeout, least_ms=1))
+
+    def _check_workers(self, hook: SparkGroupHook, group: str) -> None:
+        """:raises AirflowFailException: if the group's workers can't start before the wait is over"""
+        waiting, alone = workers_after(self), None
+        if waiting:
+            with suppress(PassingError):
+                alone = hook.look(group, lambda _, status: nobody(status))
+        if alone:
+            raise AirflowFailException(
+                f"wait_for_completion: group {group} has no workers ({alone}), and those of this DAG never start,"
+                f" because they come after this task: {', '.join(waiting)}. Let them start beside it, after an operator"
+                " that only submits"
+            )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         if next_method == RESUMED_TO_FAIL:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import structlog
-from airflow.sdk import DAG
-from airflow_values import URL, context, job, jobs_snapshot, status_snapshot
-from operator_bench import FakeGroup, job_operator
+from airflow.sdk import DAG, BaseOperator
+from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
+from operator_bench import FakeGroup, job_operator, worker_operator
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicTimeoutError
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
+from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
@@ -119,7 +121,7 @@ class TestJobOperator:
         group.jobs = jobs_snapshot(job(), tasks=2)
         group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.RUNNING)
         airflow = context()
-        with pytest.raises(AirflowException, match="timeout: job 'job' of group 'g' is not finished within 5"):
+        with pytest.raises(AirflowException, match="timeout: job 'job' of group 'g' is not finished within 0:00:05"):
             job_operator(wait_for_completion=True, timeout=5).execute(airflow)
         assert airflow["ti"].pushed["return_value"]["results"] == {"0": {"rows": 0}}
 
@@ -179,6 +181,48 @@ class TestJobOperator:
         assert "Group g has no workers, so job job waits: no worker has joined yet. If its workers come after" in (
             capsys.readouterr().out
         )
+
+    def test_a_wait_that_nobody_limits_ends_as_that_of_a_sensor(self, group: FakeGroup) -> None:
+        with pytest.raises(TaskDeferred) as deferred:
+            job_operator(wait_for_completion=True, deferrable=True).execute(context())
+        assert deferred.value.timeout == timedelta(days=7)
+
+    @pytest.mark.parametrize("mapped", [True, False])
+    def test_a_wait_for_workers_that_come_after_it_fails_at_once(self, group: FakeGroup, mapped: bool) -> None:
+        with DAG("d"):
+            submit = job_operator(task_id="submit", group="{{ g }}", wait_for_completion=True, deferrable=True)
+            of_worker: Any = {"task_id": "worker", "group": "{{ g }}", "allowed_entry_points": ["jobs"]}
+            worker: Any = (
+                SparkWorkerOperator.partial(**of_worker).expand(slots=[1, 2])
+                if mapped
+                else SparkWorkerOperator(**of_worker)
+            )
+            submit >> BaseOperator(task_id="between") >> worker
+        running = copy.copy(submit)
+        running.group = "g"
+        with pytest.raises(
+            AirflowFailException, match=r"^wait_for_completion: group g has no workers .*: worker\. Let"
+        ):
+            running.execute(context())
+        group.status = group_snapshot(3)
+        with pytest.raises(TaskDeferred):
+            running.execute(context())
+
+    def test_it_waits_for_workers_that_start_beside_it_or_are_of_another_group(self, group: FakeGroup) -> None:
+        with DAG("d"):
+            submit = job_operator(task_id="submit", wait_for_completion=True, deferrable=True)
+            submit >> worker_operator(task_id="more")
+            worker_operator(task_id="beside")
+        with pytest.raises(TaskDeferred):
+            submit.execute(context())
+        with DAG("e"):
+            alone = job_operator(task_id="submit", wait_for_completion=True, deferrable=True)
+            alone >> worker_operator(group="another")
+            at_once = job_operator(task_id="at_once", wait_for_completion=True, deferrable=True)
+            at_once >> worker_operator(task_id="always", trigger_rule="always")
+        for each in (alone, at_once):
+            with pytest.raises(TaskDeferred):
+                each.execute(context())
 
     def test_a_timeout_without_a_wait_is_told(self, group: FakeGroup, capsys: pytest.CaptureFixture[str]) -> None:
         job_operator(timeout=5).execute(context())
