@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import TriggerRule
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 
-if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator
 
-
-def workers_after(task: BaseOperator) -> list[str]:
+def workers_after(task: Any) -> list[str]:
     """The ids of the workers that the task's DAG has for its group, if all of them start only after the task."""
     if not task.has_dag():
         return []
-    written: Any = task.dag.get_task(task.task_id)  # the running one is rendered, the others are not
+    written = task.dag.get_task(task.task_id)  # the running one is rendered, the others are not
     group = _group_of(written)
     workers = [each.task_id for each in task.dag.tasks if _is_worker(each) and _group_of(each) == group]
     return sorted(workers) if _held_back_by(written).issuperset(workers) else []

@@ -122,7 +122,7 @@ class SparkJobTaskGroup(TaskGroup):
         return JobOutput(result)
 
 
-def _check_ids(tasks: TaskGroup) -> None:
+def _check_ids(tasks: Any) -> None:
     """:raises ValueError: if other tasks have the ids of its tasks, which is so only without a prefix"""
     for each in ("submit", "worker", "result"):
         if tasks.child_id(each) in tasks.dag.task_dict:

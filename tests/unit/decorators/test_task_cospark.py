@@ -15,7 +15,7 @@ from dag_files import Parse, parsing
 
 from airflow_provider.decorators.cospark import CosparkJob, cospark_task
 from airflow_provider.operators.spark_job import SparkJobOperator
-from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
+from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
 from airflow_provider.spark.job.config_schema import ConfigError, check_config_here
 from airflow_provider.spark.job.entry_point import EntryPointNotAllowedError, load_job
 
@@ -69,10 +69,9 @@ def submitted(dag: DAG, group_id: str) -> SparkJobOperator:
 
 def plan_of(submit: SparkJobOperator) -> list[dict[str, Any]]:
     """As a worker does it that may import from the DAG file only."""
-    from airflow_provider.spark.job import JobContext
-
     job = load_job(submit.entry_point, ["nightly"])
-    return job.plan(JobContext(name=submit.job, config=submit.config, max_tasks=9, run_key="r"))
+    config: Any = submit.config
+    return job.plan(JobContext(name=submit.job, config=config, max_tasks=9, run_key="r"))
 
 
 def test_each_config_is_a_spark_task_of_one_job(dag: DAG) -> None:
