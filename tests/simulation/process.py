@@ -52,7 +52,7 @@ from airflow_provider.group.machine.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.state.records.status import Lesson, WorkerPhase, WorkerStatus
+from airflow_provider.state.records.worker_status import Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
 from airflow_provider.state.views.jobs_view import JobsSnapshot

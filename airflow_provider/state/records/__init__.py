@@ -37,20 +37,17 @@ from airflow_provider.state.records.names import CHECKPOINT_KEY, WEIGHT, task_na
 from airflow_provider.state.records.removal import REMOVED, Removal
 from airflow_provider.state.records.slots import SLOTS_KEY
 from airflow_provider.state.records.spark_work import SparkWork
-from airflow_provider.state.records.status import (
-    MOST_FAILED_ON,
-    CheckpointClaim,
+from airflow_provider.state.records.status import MOST_FAILED_ON, CheckpointClaim, TaskState, TaskStatus
+from airflow_provider.state.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
+from airflow_provider.state.records.stream_progress import StreamProgress
+from airflow_provider.state.records.task_failure import TaskFailure
+from airflow_provider.state.records.worker_status import (
     FailedWarmUp,
     Lesson,
-    TaskState,
-    TaskStatus,
     WarmUpDeaths,
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.state.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
-from airflow_provider.state.records.stream_progress import StreamProgress
-from airflow_provider.state.records.task_failure import TaskFailure
 from airflow_provider.state.records.written import WrittenAsset
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Final
 
 from airflow_provider.assignment.model import Absence
 from airflow_provider.state.records.awaited import Awaited
-from airflow_provider.state.records.status import WorkerPhase, WorkerStatus
+from airflow_provider.state.records.worker_status import WorkerPhase, WorkerStatus
 from airflow_provider.values.model import Epoch, MemberId, WorkerId
 
 _TRIED_AGAIN_MS: Final = 10 * 60_000
