@@ -221,7 +221,8 @@ async def _describe(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 def _show(args: argparse.Namespace, job: JobDescription) -> None:
-    say(*([json.dumps(job.to_json(now_ms=wall_ms()))] if args.json else job.lines()))
+    now_ms = wall_ms()
+    say(*([json.dumps(job.to_json(now_ms=now_ms))] if args.json else job.lines(now_ms=now_ms)))
 
 
 async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:

@@ -5,12 +5,11 @@ The field numbers are those of ``base.proto`` and ``commands.proto``, which Spar
 
 from __future__ import annotations
 
-import itertools
 import json
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from airflow_provider.spark.connect.protobuf import Message, message, number, text
 from airflow_provider.spark.local.query_progress import QueryProgress
@@ -73,8 +72,6 @@ _ACTIVE_QUERIES: Final = 1
 
 _ID: Final = 1
 _RUN_ID: Final = 2
-
-_TOTALS: Final = ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond")
 
 
 class NoAnswerInItError(ValueError):
@@ -183,7 +180,7 @@ def read_last_progress(answers: Iterable[bytes]) -> QueryProgress | None:
     """None: there has been no batch."""
     progress = _result(answers, _QUERY_RESULT).message(_RESULT_PROGRESS)
     told = progress.texts(_PROGRESS_JSON) if progress is not None else ()
-    return QueryProgress.of(_with_totals(json.loads(told[-1]))) if told else None
+    return QueryProgress.of(json.loads(told[-1])) if told else None
 
 
 def read_error(answers: Iterable[bytes]) -> str | None:
@@ -220,15 +217,6 @@ def read_conf(answer: bytes) -> str | None:
     for pair in Message(answer).messages(_CONFIG_PAIRS):
         return pair.text(_VALUE) or None
     return None
-
-
-def _with_totals(said: dict[str, Any]) -> dict[str, Any]:
-    """A server reports these figures for each source; clients add them up."""
-    totals: dict[str, float] = {}
-    for source, name in itertools.product(said.get("sources") or (), _TOTALS):
-        if isinstance(source.get(name), int | float):
-            totals[name] = totals.get(name, 0) + source[name]
-    return {**totals, **said}
 
 
 def _result(answers: Iterable[bytes], field: int) -> Message:

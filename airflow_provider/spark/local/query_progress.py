@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from airflow_provider.spark.local.source_lag import lag_of, most_offsets
+from airflow_provider.values.lag import NOTHING_SAID, Lag
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Query = TypeVar("Query")
 
-_AGAIN_S: Final = 300.0
-"""How often the same is told of a query that has nothing to read: how far it is behind must not be older."""
+_AGAIN_S: Final = 60.0
+"""How often the same is told of a query that has nothing to read: that it is not behind must not be old news."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,7 @@ class QueryProgress:
     :param batch_ms: how long the batch took, in milliseconds
     :param behind: how many offsets its slowest partition was still to read after this batch, of those that were there
         when the batch began
+    :param lag: what all its sources had then that this batch did not read
     :param asked_at_ms: when the batch began, and its sources were asked how far they are (Spark's wall clock,
         milliseconds since 1970). Equal ones may differ in this: with nothing to read, a query asks again and again
     """
@@ -39,19 +44,21 @@ class QueryProgress:
     rows_per_second_in: float | None = None
     batch_ms: int | None = None
     behind: int | None = None
+    lag: Lag = NOTHING_SAID
     asked_at_ms: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> QueryProgress:
-        """:param said: ``StreamingQuery.lastProgress``"""
-        rate_in = said.get("inputRowsPerSecond")
+        """:param said: what Spark has last said of a query, its JSON"""
+        sources = said.get("sources") or ()
         return cls(
             batch=int(said["batchId"]),
-            rows_per_second=_rate(said.get("processedRowsPerSecond")) or 0.0,
-            rows=said.get("numInputRows"),
-            rows_per_second_in=_rate(rate_in),
+            rows_per_second=_rate(_total("processedRowsPerSecond", said)) or 0.0,
+            rows=_total("numInputRows", said),
+            rows_per_second_in=_rate(_total("inputRowsPerSecond", said)),
             batch_ms=(said.get("durationMs") or {}).get("triggerExecution"),
-            behind=_behind(said.get("sources") or ()),
+            behind=most_offsets(sources),
+            lag=lag_of(sources),
             asked_at_ms=_time_of(said.get("timestamp")),
         )
 
@@ -103,7 +110,7 @@ def await_termination(
 
     def look(*, in_batch: bool) -> None:
         said = query.lastProgress
-        news = looks.next(None if said is None else QueryProgress.of(said), in_batch=in_batch)
+        news = looks.next(None if said is None else QueryProgress.of(_as_spark_wrote_it(said)), in_batch=in_batch)
         if news is not None:
             tell(news)
 
@@ -115,6 +122,12 @@ def await_termination(
             with contextlib.suppress(Exception):  # that it failed matters more
                 look(in_batch=True)
         raise
+
+
+def _as_spark_wrote_it(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """:param said: ``StreamingQuery.lastProgress``; some releases of PySpark make text of its offsets, but not JSON"""
+    written = getattr(said, "json", None)
+    return json.loads(written) if isinstance(written, str) else said
 
 
 def _is_failed_query(error: Exception) -> bool:
@@ -164,6 +177,14 @@ def await_batches(
             return
 
 
+def _total(name: str, said: Mapping[str, Any]) -> Any:
+    """A figure of all sources. A Spark Connect server gives it for each source only; None: nobody gives it."""
+    if said.get(name) is not None:
+        return said[name]
+    known = [source[name] for source in said.get("sources") or () if isinstance(source.get(name), int | float)]
+    return sum(known) if known else None
+
+
 def _rate(said: float | None) -> float | None:
     """None: Spark has no rate for the first batch, or for one that took no time."""
     return round(said, 3) if said is not None and math.isfinite(said) else None
@@ -176,12 +197,3 @@ def _time_of(timestamp: Any) -> int | None:
     except ValueError:
         return None
     return None if moment.tzinfo is None else max(0, round(moment.timestamp() * 1000))
-
-
-def _behind(sources: Any) -> int | None:
-    """Only Spark's Kafka source reports it, as text (``maxOffsetsBehindLatest``)."""
-    said = []
-    for source in sources:
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            said.append(max(0, int(source["metrics"]["maxOffsetsBehindLatest"])))
-    return max(said, default=None)

@@ -15,6 +15,7 @@ from airflow_provider.state.records.counted import Counted
 from airflow_provider.state.records.envelope import COUNT, TEXT, check_depth, convert, encode_step
 from airflow_provider.state.records.jobs import TaskKind
 from airflow_provider.state.records.spark_work import SparkWork
+from airflow_provider.state.records.stream_lag import StreamLag
 from airflow_provider.state.records.stream_progress import StreamProgress
 from airflow_provider.state.records.task_failure import TaskFailure
 from airflow_provider.state.records.times import since_in_words
@@ -193,17 +194,33 @@ class TaskStatus(Counted):
     begins_ms: Annotated[int, COUNT] | None = None
     runs_on: Annotated[str, TEXT] = ""
 
-    def how_far(self, now_ms: int | None = None) -> str:
-        """Its progress in words; empty if none was reported.
+    @property
+    def lag(self) -> StreamLag | None:
+        """How far it is behind; None: it is no running stream."""
+        is_stream = self.kind is TaskKind.STREAMING or self.progress is not None
+        if self.task.is_planner or not is_stream or not self.state.runs:
+            return None
+        return StreamLag.of(self.progress, stalled=self.stalled_since_ms is not None)
 
-        :param now_ms: wall clock, to say how old it is; None: say of when it is
+    def progress_in_words(self, now_ms: int | None = None) -> str:
+        """What its last batch was, or what its Spark jobs have done; empty if nothing was reported.
+
+        :param now_ms: wall clock, to say for how long it is stalled; None: say since when
         """
         stalled = ""
         if self.stalled_since_ms is not None and self.state.runs:
             stalled = f"no batch has ended {since_in_words(self.stalled_since_ms, now_ms)}"
         far = self.work.in_words() if self.work else ""
-        far = self.progress.in_words(now_ms) if self.progress else far
+        far = self.progress.batch_in_words if self.progress else far
         return ", ".join(filter(None, (stalled, far)))
+
+    def how_far(self, now_ms: int) -> str:
+        """Its progress and its lag in words.
+
+        :param now_ms: wall clock, milliseconds since 1970
+        """
+        lag = self.lag
+        return ", ".join(filter(None, (self.progress_in_words(now_ms), lag.in_words(now_ms) if lag else "")))
 
     @property
     def lives_on(self) -> bool:

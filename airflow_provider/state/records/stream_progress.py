@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from airflow_provider.state.records.envelope import COUNT, convert
 from airflow_provider.state.records.times import ago_in_words
+from airflow_provider.values.lag import NOTHING_SAID, Lag
 
 _FASTEST: Final = 1e15
 """The highest rate that is accepted, in rows per second."""
@@ -30,6 +31,7 @@ class StreamProgress:
         when the batch began
     :param asked_at_ms: when the batch began, and its sources were asked how far they are (Spark's wall clock,
         milliseconds since 1970); None: unknown, as releases before 0.2 do not write it
+    :param lag: what all its sources had then that this batch did not read; earlier releases do not write it
     """
 
     batch: Annotated[int, COUNT]
@@ -40,19 +42,33 @@ class StreamProgress:
     batch_ms: Annotated[int, COUNT] | None = None
     behind: Annotated[int, COUNT] | None = None
     asked_at_ms: Annotated[int, COUNT] | None = None
+    lag: Lag = NOTHING_SAID
 
-    def in_words(self, now_ms: int | None = None) -> str:
-        """How far it is behind is never said without its time: much may have come since.
+    @property
+    def known_lag(self) -> Lag:
+        """What its sources had. A record of an earlier release has only that of the slowest partition."""
+        if self.behind is None or self.lag != NOTHING_SAID:
+            return self.lag
+        return Lag(offsets=self.behind, silent=int(self.behind > 0))
 
-        :param now_ms: wall clock, to say how old this is; None: say of when it is
-        """
+    @property
+    def batch_in_words(self) -> str:
+        """As in "batch 812, 1,200 rows/s, 500 rows/s come in"."""
         words = [f"batch {self.batch}, {_rate(self.rows_per_second)}"]
         if self.rows_per_second_in is not None:
             words.append(f"{_rate(self.rows_per_second_in)} come in")
-        if self.behind is not None:
-            known = "when it began" if self.asked_at_ms is None else ago_in_words(self.asked_at_ms, now_ms)
-            words.append(f"{self.behind:,} offsets behind {known}" if self.behind else f"not behind {known}")
         return ", ".join(words)
+
+    def says_as(self, before: object) -> bool:
+        """Whether it says the same as another one, at another time."""
+        if not isinstance(before, StreamProgress):
+            return False
+        return replace(self, at_ms=before.at_ms, asked_at_ms=before.asked_at_ms) == before
+
+    def in_words(self) -> str:
+        """For a log. How far it was behind is never said without its time: much may have come since."""
+        lag = self.known_lag.in_words()
+        return ", ".join(filter(None, (self.batch_in_words, lag and f"{lag} {asked_in_words(self.asked_at_ms)}")))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -64,6 +80,7 @@ class StreamProgress:
             "batch_ms": self.batch_ms,
             "behind": self.behind,
             **({} if self.asked_at_ms is None else {"asked_at_ms": self.asked_at_ms}),
+            **({} if self.lag == NOTHING_SAID else {"lag": self.lag.to_json()}),
         }
 
     @classmethod
@@ -73,6 +90,11 @@ class StreamProgress:
         :raises ValueError: for anything else, naming the field
         """
         return convert(data, cls)
+
+
+def asked_in_words(asked_at_ms: int | None, now_ms: int | None = None) -> str:
+    """When the sources were asked, at the beginning of the last batch."""
+    return "when its last batch began" if asked_at_ms is None else ago_in_words(asked_at_ms, now_ms)
 
 
 def _rate(rows_per_second: float) -> str:

@@ -124,8 +124,11 @@ class JobDescription:
         retries = self.definition.retries_of(TaskId(self.definition.name, 0))
         return "as often as it takes" if retries is None else retries
 
-    def lines(self) -> list[str]:
-        """The description for a terminal."""
+    def lines(self, *, now_ms: int) -> list[str]:
+        """The description for a terminal.
+
+        :param now_ms: wall clock, to say how old things are
+        """
         definition, progress = self.definition, self.report.progress
         submitted = (
             f"submitted by {definition.submitted_by or 'somebody'} at {time_in_words(definition.submitted_at_ms)}"
@@ -152,20 +155,21 @@ class JobDescription:
             "  " + ", ".join(f"{name}: {value}" for name, value in settings.items() if value is not None),
             *(f"  {name} = {value}" for name, value in definition.session_conf.items()),
             *(f"  {key}: {value!r}" for key, value in definition.config.items()),
-            *self._task_lines(),
+            *self._task_lines(now_ms),
         ]
 
-    def _task_lines(self) -> list[str]:
+    def _task_lines(self, now_ms: int) -> list[str]:
         shown = [self.planner, *self.tasks] if self.planner.last is not None else list(self.tasks)
         lines = []
         for task in shown:
             label = f"{task.task} ({task.name})" if task.name else str(task.task)
             label += f", {task.slots} slots" if task.slots > 1 else ""
-            where = ""
+            where = far = ""
             if task.last is not None:
                 detached = f", detached on {task.last.server}" if task.last.server else ""
                 where = f" on {task.worker}{detached}, attempt {task.last.attempt}"
-            waits = f", {task.waits_for}" if task.waits_for else ""
+                far = task.last.how_far(now_ms) if task.state.runs else ""
+            waits = "".join(f", {words}" for words in (far, task.waits_for) if words)
             failed = f"{whose(task.state.value)}: {task.error.line}" if task.error else ""
             lines.append(f"  {label}: {task.state.value}{where}{waits}{failed}")
         return lines

@@ -27,8 +27,13 @@ def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
     far, words = status.progress or status.work, status.how_far(now_ms)
     last = {} if far is None else far.to_json()
     last.pop("at_ms", None)
+    last.pop("lag", None)  # it was that of then
     if words:
         last["progress"] = words
+    if status.progress is not None and status.progress.asked_at_ms is not None:
+        last["last_batch_at"] = time_as_text(status.progress.asked_at_ms)
+    if status.lag is not None:
+        last["lag"] = status.lag.to_json(now_ms)
     if status.state is TaskState.STALLED and status.stalled_since_ms is not None:
         last["stalled_since"] = time_as_text(status.stalled_since_ms)
     return {

@@ -2,7 +2,7 @@
 
 import { badge, el } from "./dom.js";
 import * as address from "./address.js";
-import { count, counting, number } from "./words.js";
+import { changing, count, counting, number } from "./words.js";
 
 export const banner = (kind, ...words) =>
   el("p", { class: `banner ${kind}`, role: "status" }, words.filter(Boolean).map((text) => el("span", {}, text, " ")));
@@ -25,6 +25,12 @@ export function jobBar({ job, state, bounded, tasks, finished, running, failed }
     el("span", { class: "muted" }, tasks === null ? state : bounded ? `${number(finished)} / ${number(tasks)}` : count(tasks, "task"), failed ? el("span", { class: "wrong" }, ` · ${number(failed)} failed`) : null),
   );
 }
+
+// How far a stream is behind now, and when its sources were asked.
+export const lagWords = (lag) => [
+  changing(lag.words, lag.until_ms, lag.then),
+  lag.asked_at_ms && el("span", { class: "muted" }, " asked ", counting(lag.asked_at_ms), " ago"),
+];
 
 // The legend of such bars; nothing if there are none.
 export const barLegend = (bars) =>

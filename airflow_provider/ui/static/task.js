@@ -4,7 +4,7 @@ import * as address from "./address.js";
 import { actions } from "./actions.js";
 import { Poll } from "./ask.js";
 import { badge, el, muted, table } from "./dom.js";
-import { banner } from "./parts.js";
+import { banner, lagWords } from "./parts.js";
 import { clock, count, counting, span } from "./words.js";
 
 const ATTEMPTS = [
@@ -48,6 +48,7 @@ export function openTask({ job, index }, { about, me, again }) {
       halt && el("p", {}, `stopped by ${halt.by || "somebody"}, ${clock(halt.at_ms)}, until it is restarted`),
       line.server && el("p", {}, `detached: it runs on ${line.server}, also while its worker is away`),
       (line.progress || line.waits_for) && el("p", {}, line.progress || `its worker: ${line.waits_for}`),
+      line.lag && el("p", {}, lagWords(line.lag)),
       acts,
       message && [el("h3", {}, "Error"), el("pre", { class: "wrong" }, message)],
       traceback && el("details", { open: true }, el("summary", {}, "Traceback"), el("pre", {}, traceback)),

@@ -3,6 +3,7 @@
 import * as address from "./address.js";
 import { badge, el, muted, table } from "./dom.js";
 import { openTask } from "./task.js";
+import { lagWords } from "./parts.js";
 import { clock, count, counting, span } from "./words.js";
 
 const STATES = ["unassigned", "pending", "running", "stalled", "finished", "failed", "stopped", "paused"];
@@ -24,21 +25,23 @@ export function tasksView({ about, me, again }) {
   function sorted(name, order) {
     const now = (address.get("order") || "task") === order;
     const arrow = now ? (address.get("down") ? " ↓" : " ↑") : "";
-    return el("button", { class: "link", onclick: () => change({ order: order === "task" ? "" : order, down: now && !address.get("down") ? "1" : "" }) }, name + arrow);
+    return el("button", { class: "link", onclick: () => change({ order: order === "task" ? "" : order, down: (now ? !address.get("down") : order === "behind") ? "1" : "" }) }, name + arrow);
   }
 
-  const columns = () => [
+  const behind = { name: "Behind", head: sorted("Behind", "behind"), cell: (task) => task.lag && lagWords(task.lag) };
+  const columns = (lines) => [
     { name: "Task", head: sorted("Task", "task"), cell: (task) => [el("span", { class: "strong" }, task.label), task.slots > 1 && el("div", { class: "muted" }, count(task.slots, "slot"))] },
     { name: "State", head: sorted("State", "state"), cell: (task) => [badge(task.state), task.server && el("div", { class: "muted" }, "detached")] },
     { name: "Worker", head: sorted("Worker", "worker"), cell: (task) => [task.worker, task.server && el("div", { class: "muted" }, `on ${task.server}`)] },
     { name: "Attempt", head: sorted("Attempt", "attempt"), class: "number", cell: (task) => [task.attempt, task.failures > 0 && el("span", { class: "wrong" }, ` (${task.failures} failed)`)] },
     { name: "Started", head: sorted("Started", "started"), cell: (task) => clock(task.started_at_ms) },
     { name: "Took", head: sorted("Took", "took"), class: "number", cell: (task) => (["running", "stalled"].includes(task.state) && task.started_at_ms ? counting(task.started_at_ms) : span(task.took_ms)) },
+    ...(address.get("order") === "behind" || lines.some((task) => task.lag) ? [behind] : []),
     { name: "Says", class: "wide", cell: (task) => (task.error ? el("span", { class: "wrong" }, task.error) : muted(task.progress || task.waits_for)) },
   ];
 
   function show({ lines, page, size, found, tasks, counts }) {
-    rows.replaceChildren(table(columns(), lines, { empty: tasks ? "no matching tasks" : "no job has a plan yet", onrow: (task) => openTask(task, { about, me, again }) }));
+    rows.replaceChildren(table(columns(lines), lines, { empty: tasks ? "no matching tasks" : "no job has a plan yet", onrow: (task) => openTask(task, { about, me, again }) }));
     chips.replaceChildren(
       ...STATES.filter((state) => counts[state] || state === address.get("state")).map((state) =>
         el("button", { class: "chip", data: { state }, ariaPressed: String(state === address.get("state")), onclick: () => change({ state: state === address.get("state") ? "" : state }) }, `${(counts[state] ?? 0).toLocaleString("en")} ${state}`),

@@ -38,9 +38,18 @@ export function counting(ms, { down = false } = {}) {
   return element;
 }
 
-function tick(element) {
-  const { since, until } = element.dataset;
-  element.textContent = span(since ? nowMs() - since : until - nowMs());
+// An element whose words are others after a time.
+export function changing(words, ms, then) {
+  const element = document.createElement("span");
+  Object.assign(element.dataset, { words, ends: ms, then });
+  tick(element);
+  return element;
 }
 
-setInterval(() => document.querySelectorAll("[data-since], [data-until]").forEach(tick), 1000);
+function tick(element) {
+  const { since, until, words, ends, then } = element.dataset;
+  if (ends) element.textContent = nowMs() <= ends ? words : then;
+  else element.textContent = span(since ? nowMs() - since : until - nowMs());
+}
+
+setInterval(() => document.querySelectorAll("[data-since], [data-until], [data-ends]").forEach(tick), 1000);

@@ -2,7 +2,7 @@ import * as address from "./address.js";
 import { badge, el, muted, table } from "./dom.js";
 import { taskLink } from "./parts.js";
 import { actions } from "./actions.js";
-import { clock, count, counting, number } from "./words.js";
+import { changing, clock, count, counting, number } from "./words.js";
 
 // Whether this page is shown next to this worker's task in Airflow.
 function isMine({ url }) {
@@ -40,7 +40,7 @@ export function workersView({ about, open, me, again }) {
   const runs_ = (worker) => open("tasks", { worker: worker.worker, job: "", state: "" });
   function runs(worker) {
     return [
-      worker.running.map((task) => el("div", { class: "task" }, task.label, " ", muted(task.since_ms ? counting(task.since_ms) : "", ...[task.slots > 1 && count(task.slots, "slot"), task.server && "detached", task.progress].filter(Boolean).map((words) => ` · ${words}`)))),
+      worker.running.map((task) => el("div", { class: "task" }, task.label, " ", muted(task.since_ms ? counting(task.since_ms) : "", ...[task.slots > 1 && count(task.slots, "slot"), task.server && "detached", task.progress].filter(Boolean).map((words) => ` · ${words}`), task.lag && [" · ", changing(task.lag.words, task.lag.until_ms, task.lag.then)]))),
       worker.more_running > 0 && el("button", { class: "link", onclick: () => runs_(worker) }, `and ${number(worker.more_running)} more`),
       worker.waiting > 0 && el("div", { class: "wrong" }, `${count(worker.waiting, "task")} ${worker.waiting === 1 ? "waits" : "wait"} for it to come back`),
       worker.learning > 0 && el("div", { class: "muted" }, `makes ${count(worker.learning, "task")} ready`),

@@ -16,6 +16,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.shown_tasks import kept_waiting_by, shown_status, shown_statuses, state_of_nobodys
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.timeline_view import Attempt
+from airflow_provider.ui.views.lags import LagLine, how_far_behind
 from airflow_provider.values.model import TaskId, labelled, planner_of
 
 _LONGEST_RESULT: Final = 20_000
@@ -31,6 +32,7 @@ class TaskOrder(str, Enum):
     ATTEMPT = "attempt"
     STARTED = "started"
     TOOK = "took"
+    BEHIND = "behind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class FoundTask(NamedTuple):
 class TaskLine:
     """A task as a line of a table. Times are wall clock, milliseconds since 1970.
 
+    :param lag: how far it is behind; None: it is no running stream
     :param waits_for: what keeps its worker from running it, in words
     :param server: where it runs even without its worker; empty: nowhere
     """
@@ -86,6 +89,7 @@ class TaskLine:
     retry_at_ms: int | None
     error: str
     progress: str
+    lag: LagLine | None
     waits_for: str
     server: str
 
@@ -192,7 +196,8 @@ def task_line(found: FoundTask, status: StatusSnapshot) -> TaskLine:
         took_ms=last.took_ms if last else None,
         retry_at_ms=last.retry_at_ms if last and last.state is TaskState.PENDING else None,
         error=_error_of(last),
-        progress=last.how_far() if last else "",
+        progress=last.progress_in_words() if last else "",
+        lag=LagLine.of(last),
         waits_for=kept_waiting_by(last, status),
         server=last.server if last else "",
     )
@@ -228,6 +233,7 @@ _KEYS: Final[Mapping[TaskOrder, Callable[[FoundTask], Any]]] = {
     TaskOrder.ATTEMPT: lambda found: found.last.attempt if found.last else 0,
     TaskOrder.STARTED: lambda found: (found.last and found.last.started_at_ms) or 0,
     TaskOrder.TOOK: lambda found: (found.last and found.last.took_ms) or 0,
+    TaskOrder.BEHIND: lambda found: how_far_behind(found.last),
 }
 
 

@@ -15,6 +15,7 @@ from airflow_provider.state.views.presence import may_be_asked
 from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.ui.views.lags import LagLine
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 _MOST_RUNNING: Final = 12
@@ -33,6 +34,7 @@ class RunningTask:
 
     :param slots: how many of its slots it takes
     :param progress: in words
+    :param lag: how far it is behind; None: it is no stream
     :param server: where it runs even without the worker; empty: nowhere
     """
 
@@ -43,6 +45,7 @@ class RunningTask:
     attempt: int
     since_ms: int | None
     progress: str
+    lag: LagLine | None
     server: str
 
 
@@ -162,7 +165,8 @@ def _line(
                     slots=jobs.slots_of(task),
                     attempt=last.attempt,
                     since_ms=last.started_at_ms,
-                    progress=last.how_far(),
+                    progress=last.progress_in_words(),
+                    lag=LagLine.of(last),
                     server=last.server,
                 )
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 
 from airflow_provider.spark.job.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
@@ -125,7 +125,8 @@ def _heard_of_progress(event: TaskProgressed, *, now_ms: int, wall_ms: int) -> e
     if isinstance(progress, QueryMoves):
         return events.StreamMoved(now_ms=now_ms, wall_ms=wall_ms, task=task)
     kind = StreamProgress if isinstance(progress, QueryProgress) else SparkWork
-    recorded = kind(**asdict(progress), at_ms=wall_ms)
+    said = {field.name: getattr(progress, field.name) for field in fields(progress)}
+    recorded = kind(**said, at_ms=wall_ms)
     return events.AttemptProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=recorded)
 
 

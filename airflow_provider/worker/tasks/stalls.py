@@ -47,6 +47,7 @@ def on_moved(x: Execution, task: TaskId, _event: StreamMoved) -> None:
 
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
     run, progress = x.runs[task], event.progress
+    before = run.progress
     stalled = run.liveness.stalled_since_ms is not None
     if isinstance(progress, StreamProgress):
         x.evidence.went_well()
@@ -57,7 +58,8 @@ def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
         _say_that_it_moves_again(x, run)
     else:
         x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
-    x.do(Inform(message=f"task {run.label}: {progress.in_words()}"))
+    if not (isinstance(progress, StreamProgress) and progress.says_as(before)):
+        x.do(Inform(message=f"task {run.label}: {progress.in_words()}"))
 
 
 def _say_that_it_moves_again(x: Execution, run: TaskRun) -> None:

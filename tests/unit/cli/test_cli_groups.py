@@ -95,7 +95,7 @@ def test_what_keeps_a_worker_from_running_its_tasks_is_told_beside_those_that_wa
     assert "  task a:0: running at w1, attempt 1" in lines, "it has begun"
     job = JobDescription.of("a", replace(JOBS, defined_at={"a": 0}), status)
     assert job is not None
-    assert "  a:1: pending on w1, attempt 1, starting Spark" in job.lines()
+    assert "  a:1: pending on w1, attempt 1, starting Spark" in job.lines(now_ms=0)
     console = Console(width=120)
     with console.capture() as captured:
         console.print(render("g", JOBS, status, wall_ms=0))

@@ -120,12 +120,12 @@ def test_how_long_tasks_run_and_took_is_shown() -> None:
 def test_how_far_a_stream_is_is_shown() -> None:
     progress = StreamProgress(batch=812, rows_per_second=1200.5, at_ms=2_000)
     running = replace(told(A2, TaskState.RUNNING, W2), started_at_ms=1_000, progress=progress)
-    assert "running: a:2 (3 min, batch 812, 1,200 rows/s)" in row(
+    assert "running: a:2 (3 min, batch 812, 1,200 rows/s, lag unknown)" in row(
         page(JOBS, replace(BUSY, tasks={A2: running}), wall_ms=213_000), "w2"
     )
     about = describe(coordinator("w1", "w2"), JOBS, replace(BUSY, tasks={A2: running}))
     since = "since 1970-01-01 00:00:01 UTC"
-    assert f"  task a:2: running at w2, attempt 1, {since}, batch 812, 1,200 rows/s" in as_lines(about)
+    assert f"  task a:2: running at w2, attempt 1, {since}, batch 812, 1,200 rows/s, lag unknown" in as_lines(about)
 
 
 def test_a_group_without_jobs_says_so() -> None:

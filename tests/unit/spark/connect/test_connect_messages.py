@@ -39,6 +39,7 @@ from airflow_provider.spark.connect.messages import (
 )
 from airflow_provider.spark.connect.protobuf import Message, NotAMessageError, message, number, text
 from airflow_provider.spark.local.query_progress import QueryProgress
+from airflow_provider.values.lag import Lag
 
 CALLER = Caller(user_id="Jürgen", user_agent="cospark/" + "w" * 200)
 SESSION = "6b1ffd2c-2a8c-4ae0-a6e8-4ff0f5f6c2b0"
@@ -143,7 +144,13 @@ def test_the_last_batch_is_read_and_its_sources_are_added_up() -> None:
     said = {"batchId": 12, "durationMs": {"triggerExecution": 80}, "sources": sources}
     progress = StreamingQueryCommandResult.RecentProgressResult(recent_progress_json=["{}", json.dumps(said)])
     assert read_last_progress(answered(recent_progress=progress)) == QueryProgress(
-        batch=12, rows_per_second=4.5, rows=5, rows_per_second_in=1.0, batch_ms=80, behind=7
+        batch=12,
+        rows_per_second=4.5,
+        rows=5,
+        rows_per_second_in=1.0,
+        batch_ms=80,
+        behind=7,
+        lag=Lag(offsets=7, silent=2),
     )
     assert read_last_progress(answered()) is None
 

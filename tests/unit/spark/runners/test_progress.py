@@ -38,7 +38,12 @@ async def test_a_streams_progress_is_in_its_record_and_not_in_the_timeline(caplo
         assert isinstance(last.progress, StreamProgress)
         assert (last.state, last.progress.batch, last.progress.rows_per_second) == (TaskState.RUNNING, 7, 12.5)
         assert len(worker.topics.events) == events
-        assert "task a:0: batch 7, 12.5 rows/s, 3 offsets behind when it began" in caplog.messages
+        said = "task a:0: batch 7, 12.5 rows/s, 3 offsets behind"
+        assert f"{said} when its last batch began" in caplog.messages
+        again = QueryProgress(batch=7, rows_per_second=12.5, behind=3, asked_at_ms=5)
+        worker.runner.progress(A0, again)
+        await eventually(lambda: worker.topics.status.tasks[A0].progress.asked_at_ms == 5)  # type: ignore[union-attr]
+        assert caplog.text.count(said) == 1, "only its record says when this was still so"
 
 
 async def test_a_bounded_tasks_progress_is_in_its_record_and_in_the_log_as_long_as_it_runs(
@@ -51,11 +56,11 @@ async def test_a_bounded_tasks_progress_is_in_its_record_and_in_the_log_as_long_
         await eventually(lambda: worker.runner.running == {A0})
         worker.runner.progress(A0, HALF)
         await eventually(lambda: worker.topics.status.tasks[A0].work is not None)
-        assert worker.topics.status.tasks[A0].how_far() == IN_WORDS
+        assert worker.topics.status.tasks[A0].progress_in_words() == IN_WORDS
         assert f"task a:0: {IN_WORDS}" in caplog.messages
         worker.runner.finish(A0, {"rows": 9})
         await eventually(lambda: worker.topics.status.tasks[A0].state is TaskState.FINISHED)
-        assert worker.topics.status.tasks[A0].how_far() == "", "what it has returned says more"
+        assert worker.topics.status.tasks[A0].progress_in_words() == "", "what it has returned says more"
 
 
 def test_a_release_that_knows_less_of_it_reads_the_record_all_the_same() -> None:
@@ -65,7 +70,7 @@ def test_a_release_that_knows_less_of_it_reads_the_record_all_the_same() -> None
     written = decode(status.encoded())
     assert {"batch": 7, "rows_per_second": 12.5, "at_ms": 30}.items() <= written["progress"].items()
     older = {**written, "progress": {"batch": 7, "rows_per_second": 12.5, "at_ms": 30}}
-    assert TaskStatus.from_json(older).how_far() == "batch 7, 12.5 rows/s"
+    assert TaskStatus.from_json(older).progress_in_words() == "batch 7, 12.5 rows/s"
     assert "work" not in written
 
 

@@ -11,6 +11,7 @@ from airflow_provider.state.records import SparkWork, StreamProgress, TaskState,
 from airflow_provider.state.records.times import time_in_words
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.state.reports.task_runs import run_to_json
+from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import LARGEST_NUMBER, Epoch, TaskId, WorkerId
 
 RUNNING, FINISHED, STOPPED, PENDING = TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED, TaskState.PENDING
@@ -48,10 +49,14 @@ def test_a_report_has_each_task_that_somebody_has_had() -> None:
 
 
 def test_of_a_stream_its_last_batch_is_told() -> None:
-    progress = StreamProgress(batch=7, rows_per_second=12.5, at_ms=9_000)
+    progress = StreamProgress(batch=7, rows_per_second=12.5, at_ms=9_000, asked_at_ms=8_000, lag=Lag(offsets=57))
     told = run_to_json(said(RUNNING, started_at_ms=1_000, progress=progress), 10_000)
     assert (told["batch"], told["rows_per_second"], told["seconds"]) == (7, 12.5, 9.0)
-    assert told["progress"] == "batch 7, 12.5 rows/s"
+    assert told["progress"] == "batch 7, 12.5 rows/s, 57 offsets behind 2.0 s ago"
+    assert told["last_batch_at"] == "1970-01-01T00:00:08+00:00"
+    assert told["lag"] == {"known": "exactly", "offsets": 57}
+    ended = run_to_json(said(STOPPED, started_at_ms=1_000, finished_at_ms=9_500, progress=progress), 10_000)
+    assert "lag" not in ended, "nobody reads it now"
 
 
 def test_of_a_bounded_task_is_told_what_its_spark_jobs_have_done() -> None:

@@ -49,15 +49,15 @@ def test_among_the_tasks_of_a_group() -> None:
     assert (about["tasks"]["job:0"]["server"], about["tasks"]["job:0"]["slots"]) == ("sc://spark:15002", 3)
     runs, waits = as_lines(about)[-2:]
     assert runs.startswith("  task job:0, 3 slots: running at w1, detached on sc://spark:15002, attempt 1, since ")
-    assert runs.endswith(", batch 7, 3 rows/s")
+    assert runs.endswith(", batch 7, 3 rows/s, lag unknown")
     assert waits == "  task job:1, 3 slots: pending at w1, attempt 1"
 
 
 def test_in_the_description_of_a_job() -> None:
     described = JobDescription.of("job", JOBS, STATUS)
     assert described is not None
-    assert described.lines()[-2:] == [
-        "  job:0, 3 slots: running on w1, detached on sc://spark:15002, attempt 1",
+    assert described.lines(now_ms=9_000)[-2:] == [
+        "  job:0, 3 slots: running on w1, detached on sc://spark:15002, attempt 1, batch 7, 3 rows/s, lag unknown",
         "  job:1, 3 slots: pending on w1, attempt 1",
     ]
 
@@ -66,7 +66,7 @@ def test_in_the_status_of_a_group() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(render("g", JOBS, STATUS, wall_ms=9_000))
     shown = " ".join(console.export_text().split())
-    assert "running (detached on sc://spark:15002): job:0 (9.0 s, 3 slots, batch 7, 3 rows/s)" in shown
+    assert "running (detached on sc://spark:15002): job:0 (9.0 s, 3 slots, batch 7, 3 rows/s, lag unknown)" in shown
     assert "pending: job:1 (3 slots)" in shown
 
 
@@ -107,4 +107,4 @@ def test_what_takes_one_slot_and_is_not_detached_is_shown_as_before() -> None:
     assert (line.slots, line.server) == (1, "")
     described = JobDescription.of("job", plain, status)
     assert described is not None
-    assert described.lines()[-1] == "  job:0: running on w1, attempt 1"
+    assert described.lines(now_ms=9_000)[-1] == "  job:0: running on w1, attempt 1"
