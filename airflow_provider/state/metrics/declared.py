@@ -34,6 +34,7 @@ class Tag(str, Enum):
     STATE = "state"
     REASON = "reason"
     SHARD = "shard"
+    UNIT = "unit"
 
 
 class Speaker(str, Enum):
@@ -131,6 +132,29 @@ PENDING_AGE_S: Final = _group(
 FAILING: Final = _group(
     "cospark.job.failing_tasks", "tasks that have failed at least five times in a row and are tried again", tags=_JOB
 )
+BEHIND: Final = _group(
+    "cospark.job.behind",
+    "what the job's running streams are known to have still to read, together, in each unit (offsets, files, versions,"
+    " bytes) in which something is known",
+    tags=(*_JOB, Tag.UNIT),
+)
+LAG_UNKNOWN: Final = _group(
+    "cospark.job.lag_unknown", "running streams of which nobody knows how far they are behind now", tags=_JOB
+)
+LAST_BATCH_AGE_S: Final = _group(
+    "cospark.job.last_batch_age_seconds",
+    "how long ago the last batch began that has ended, of the running stream with the oldest one; one with nothing to"
+    " read counts",
+    tags=_JOB,
+)
+ROWS_PER_S: Final = _group(
+    "cospark.job.rows_per_second",
+    "rows per second that running streams processed in their last batches, together",
+    tags=_JOB,
+)
+ROWS_PER_S_IN: Final = _group(
+    "cospark.job.rows_per_second_in", "rows per second that came in for these batches, together", tags=_JOB
+)
 LEARNERS: Final = _group(
     "cospark.job.learners", "learner tasks: tasks that a worker makes ready while another one runs them", tags=_JOB
 )
@@ -208,7 +232,8 @@ SHARD_UNSERVED_S: Final = Metric(
 
 DECLARED: Final = (
     MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, LACKING_SLOTS,
-    SPARE_SLOTS, MISSING_SLOTS, JOBS, TASKS, PENDING_AGE_S, FAILING, LEARNERS, LEARNER_LAG,
+    SPARE_SLOTS, MISSING_SLOTS, JOBS, TASKS, PENDING_AGE_S, FAILING,
+    BEHIND, LAG_UNKNOWN, LAST_BATCH_AGE_S, ROWS_PER_S, ROWS_PER_S_IN, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
     STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STALLED, STOPPED, SPARK_DEATHS, PROCESS_DEATHS,
     CONFLICTS, STOOD_STILL, TASK_TIME, PLANNER_TIME, LEASES_ENDED, COORDINATOR_FAILURES, SHARD_UNSERVED_S,

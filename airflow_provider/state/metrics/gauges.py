@@ -7,10 +7,11 @@ from itertools import chain
 
 from airflow_provider.state.metrics import declared
 from airflow_provider.state.metrics.declared import Metric
+from airflow_provider.state.metrics.lags import lags, lags_of_removed
 from airflow_provider.state.metrics.room import room
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.waiting import waits_since_ms
-from airflow_provider.state.records import TaskState, TaskStatus
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
 from airflow_provider.state.records.failing import keeps_failing
 from airflow_provider.state.reports.learners import LearnerTask, learners
 from airflow_provider.state.views.capacity import slot_shortage
@@ -61,6 +62,7 @@ def gauges_of_removed(group: str, job: str) -> Iterator[Sample]:
         yield Sample(metric=declared.TASKS, value=0, tags=(group, job, state.value))
     for metric in (declared.PENDING_AGE_S, declared.FAILING, declared.LEARNERS, declared.LEARNER_LAG):
         yield Sample(metric=metric, value=0, tags=(group, job))
+    yield from lags_of_removed(group, job)
 
 
 def _of_job(group: str, job: str, jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> Iterator[Sample]:
@@ -70,8 +72,10 @@ def _of_job(group: str, job: str, jobs: JobsSnapshot, status: StatusSnapshot, no
         yield Sample(metric=declared.TASKS, value=progress.counts.get(state, 0), tags=(group, job, state.value))
     waits = _seconds(waits_since_ms(job, jobs, status), now_ms)
     yield Sample(metric=declared.PENDING_AGE_S, value=waits, tags=(group, job))
-    failing = sum(map(keeps_failing, _present_words(job, jobs, status)))
-    yield Sample(metric=declared.FAILING, value=failing, tags=(group, job))
+    words = tuple(_present_words(job, jobs, status))
+    yield Sample(metric=declared.FAILING, value=sum(map(keeps_failing, words)), tags=(group, job))
+    if jobs.jobs[job].kind is TaskKind.STREAMING:
+        yield from lags(group, job, words, now_ms)
 
 
 def _present_words(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow_values import group_record, group_snapshot, job, jobs_snapshot
+from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.assignment.model import Memory
 from airflow_provider.state.metrics import declared
@@ -14,15 +14,22 @@ from airflow_provider.state.metrics.declared import Kind, Metric, Speaker
 from airflow_provider.state.metrics.gauges import gauges, gauges_of_removed
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.waiting import waits_since_ms
-from airflow_provider.state.records import Lesson, TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.state.records import Lesson, StreamProgress, TaskKind, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import Epoch, SubProtocol, TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 T0, T1, T2 = (TaskId("job", index) for index in range(3))
 JOBS = jobs_snapshot(job(submitted_at_ms=1), tasks=3)
 NOW_MS = 65_000
+STREAMS = jobs_snapshot(job(kind=TaskKind.STREAMING), tasks=1)
+READS = replace(
+    status_snapshot(STREAMS, "job", TaskState.RUNNING).tasks[T0],
+    progress=StreamProgress(batch=1, rows_per_second=1.0, at_ms=1, lag=Lag(offsets=1, files=1, versions=1, bytes=1)),
+)
+"""A stream of which all is known."""
 
 
 def told(jobs: JobsSnapshot, status: StatusSnapshot, since_ms: int | None = None) -> dict[Metric, float]:
@@ -117,10 +124,10 @@ def test_every_state_is_said_so_that_none_keeps_an_old_number() -> None:
 
 def test_a_job_that_is_removed_is_set_to_zero_in_all_that_is_said_of_a_job() -> None:
     learns = group_record(5, protocol=SubProtocol.EXTENSIBLE)
-    status = replace(group(), group=learns)
+    status = replace(group(READS), group=learns)
     of_job = {
         (sample.metric, sample.tags)
-        for sample in gauges("g", JOBS, status, now_ms=0, unconverged_since_ms=None)
+        for sample in gauges("g", STREAMS, status, now_ms=0, unconverged_since_ms=None)
         if len(sample.tags) > 1
     }
     gone = list(gauges_of_removed("g", "job"))
@@ -168,8 +175,8 @@ def test_a_job_without_a_plan_waits_since_it_was_submitted() -> None:
 
 
 def test_what_is_said_is_declared_as_the_spokesmans() -> None:
-    learns = group(protocol=SubProtocol.EXTENSIBLE)
-    said = {sample.metric for sample in gauges("g", JOBS, learns, now_ms=0, unconverged_since_ms=None)}
+    learns = group(READS, protocol=SubProtocol.EXTENSIBLE)
+    said = {sample.metric for sample in gauges("g", STREAMS, learns, now_ms=0, unconverged_since_ms=None)}
     assert said == {metric for metric in declared.DECLARED if metric.speaker is Speaker.SPOKESMAN} - {
         declared.REBALANCE_TIME
     }
