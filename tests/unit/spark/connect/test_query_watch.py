@@ -17,6 +17,12 @@ from airflow_provider.spark.connect import polling
 from airflow_provider.spark.connect.watch_events import QueryEnded, QueryLost, QueryProgressed, ServerBack, ServerSilent
 from airflow_provider.spark.connect.watching import QueryWatch
 from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
+from airflow_provider.values.lag import Lag
+
+
+def progress(batch: int) -> QueryProgress:
+    """What a fake query says of this batch; its two sources do not say how much there is to read."""
+    return QueryProgress(batch=batch, rows_per_second=1.5, rows=5, lag=Lag(silent=2))
 
 
 async def test_only_new_progress_is_reported(server: FakeConnect) -> None:
@@ -28,12 +34,12 @@ async def test_only_new_progress_is_reported(server: FakeConnect) -> None:
         assert hearing.news == []
         query.batch = 7
         (told,) = await hearing.hears(QueryProgressed)
-        assert told == QueryProgressed(handle, QueryProgress(batch=7, rows_per_second=1.5, rows=5))
+        assert told == QueryProgressed(handle, progress(7))
         await looked(server)
         assert len(hearing.news) == 1
         query.batch = 8
         told = (await hearing.hears(QueryProgressed, 2))[1]
-        assert told == QueryProgressed(handle, QueryProgress(batch=8, rows_per_second=1.5, rows=5))
+        assert told == QueryProgressed(handle, progress(8))
 
 
 async def test_that_a_query_is_between_two_batches_is_reported_again_and_again(server: FakeConnect) -> None:
@@ -104,8 +110,7 @@ async def test_before_a_failure_the_last_batch_is_told(server: FakeConnect) -> N
     async with Hearing(server, tell_every_s=3600) as hearing:
         hearing.watch.watch(handle)
         await hearing.hears(QueryEnded)
-        last = QueryProgress(batch=11, rows_per_second=1.5, rows=5)
-        assert hearing.of(QueryProgressed) == [QueryProgressed(handle, last)]
+        assert hearing.of(QueryProgressed) == [QueryProgressed(handle, progress(11))]
 
 
 async def test_a_query_that_fails_while_its_server_shuts_down_is_lost(server: FakeConnect) -> None:
