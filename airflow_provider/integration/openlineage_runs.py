@@ -40,6 +40,7 @@ from airflow_provider.spark.runner import (
     LineageNamed,
     QueryDetached,
     RunnerEvent,
+    SparkFaltered,
     SparkLost,
     TaskConflicted,
     TaskFailed,
@@ -163,7 +164,7 @@ class OpenLineageRuns:
             self._outputs |= {*begun.lineage.outputs}
         elif isinstance(event, QueryDetached):
             state = RunState.RUNNING  # it ends later, watched by a process that does not know this run
-        elif isinstance(event, (TaskFailed, TaskConflicted, SparkLost)):
+        elif isinstance(event, (TaskFailed, TaskConflicted, SparkLost, SparkFaltered)):
             state = RunState.FAIL
             error = error_message_run.ErrorMessageRunFacet(
                 message=storable(event.error),

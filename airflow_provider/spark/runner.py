@@ -197,6 +197,15 @@ class SparkLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFaltered:
+    """A known fault of Spark, which goes on, has ended the task. It has not failed; its next attempt may do better."""
+
+    order: TaskOrder
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAbsent:
     """Spark could not be started, so the task has not begun. No other task could start here, either."""
 
@@ -258,9 +267,18 @@ WarmUpEvent: TypeAlias = WarmUpProgressed | WarmUpReady | WarmUpFailed | WarmUpC
 WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpConflicted, WarmUpLost, NoSparkToWarmUp)
 """After one of these events, nothing is left of the warm-up."""
 LastEvent: TypeAlias = (
-    TaskFinished | TaskFailed | TaskConflicted | TaskStopped | SparkLost | SparkAbsent | QueryDetached
+    TaskFinished | TaskFailed | TaskConflicted | TaskStopped | SparkLost | SparkFaltered | SparkAbsent | QueryDetached
 )
-LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskConflicted, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
+LAST_EVENTS: Final = (
+    TaskFinished,
+    TaskFailed,
+    TaskConflicted,
+    TaskStopped,
+    SparkLost,
+    SparkFaltered,
+    SparkAbsent,
+    QueryDetached,
+)
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
 RunnerEvent: TypeAlias = (
     TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent | ServersSilent

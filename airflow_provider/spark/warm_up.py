@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.attempts.attempt import TaskSession, task_context
-from airflow_provider.spark.attempts.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
+from airflow_provider.spark.attempts.blame import (
+    Blame,
+    NobodyToBlame,
+    SparkToBlame,
+    TaskToBlame,
+    WorkerToBlame,
+    WriterToBlame,
+    blame,
+)
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local.checkpoint_files import read_newest
@@ -138,7 +146,7 @@ def _nothing_more(_spark: SparkSession, _task: TaskContext) -> None:
 
 def _ended_by(verdict: Blame, order: TaskOrder) -> Outcome:
     match verdict:
-        case TaskToBlame(error=error, traceback=traceback):
+        case TaskToBlame(error=error, traceback=traceback) | NobodyToBlame(error=error, traceback=traceback):
             return WarmUpFailed(order=order, error=error, traceback=traceback)
         case WorkerToBlame(error=error):
             return NoSparkToWarmUp(order=order, error=error)

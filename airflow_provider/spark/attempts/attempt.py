@@ -6,7 +6,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from airflow_provider.spark.attempts.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
+from airflow_provider.spark.attempts.blame import (
+    Blame,
+    NobodyToBlame,
+    SparkToBlame,
+    TaskToBlame,
+    WorkerToBlame,
+    WriterToBlame,
+    blame,
+)
 from airflow_provider.spark.attempts.failures import (
     ForgottenQueryError,
     Mask,
@@ -38,6 +46,7 @@ from airflow_provider.spark.runner import (
     QueryDetached,
     QueryStarted,
     SparkAbsent,
+    SparkFaltered,
     SparkLost,
     TaskConflicted,
     TaskFailed,
@@ -176,6 +185,8 @@ def ended_by(verdict: Blame, order: TaskOrder) -> LastEvent:
             return SparkLost(order=order, spark=spark, error=error, traceback=traceback)
         case WriterToBlame(error=error, traceback=traceback):
             return TaskConflicted(order=order, error=error, traceback=traceback)
+        case NobodyToBlame(error=error, traceback=traceback):
+            return SparkFaltered(order=order, error=error, traceback=traceback)
 
 
 def lease_over(guard: AttemptGuard) -> str | None:

@@ -6,7 +6,7 @@ A judgement is about the error alone: what follows from it is decided by the mac
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -65,7 +65,15 @@ class WriterToBlame:
     traceback: str
 
 
-Blame: TypeAlias = TaskToBlame | WorkerToBlame | SparkToBlame | WriterToBlame
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NobodyToBlame:
+    """A known fault of Spark or its connectors has ended the attempt. The next one does not meet it."""
+
+    error: str
+    traceback: str
+
+
+Blame: TypeAlias = TaskToBlame | WorkerToBlame | SparkToBlame | WriterToBlame | NobodyToBlame
 
 
 def blame(error: BaseException, explain: Callable[[BaseException], BaseException], mask: Mask) -> Blame:
@@ -85,11 +93,14 @@ def spark_to_blame(gone: SparkGoneError, mask: Mask) -> SparkToBlame:
     return SparkToBlame(spark=gone.spark, error=mask(str(gone)), traceback=traceback_tail(gone, mask))
 
 
-def blame_for_query(text: str, mask: Mask) -> TaskToBlame | WriterToBlame:
+def blame_for_query(text: str, mask: Mask) -> TaskToBlame | WriterToBlame | NobodyToBlame:
     """Judge the error of a detached query, of which its server has sent only this text."""
     error, traceback = describe_query(text, mask), traceback_of_query(text, mask)
-    if _is_conflict(thrown_in(text)):
+    thrown = [*thrown_in(text)]
+    if _is_conflict(thrown):
         return WriterToBlame(error=error, traceback=traceback)
+    if _is_known_fault(thrown):
+        return NobodyToBlame(error=error, traceback=traceback)
     return TaskToBlame(error=error, traceback=traceback, retryable=True)
 
 
@@ -99,8 +110,11 @@ def _judge(plain: BaseException, mask: Mask) -> Blame:
     if isinstance(plain, SparkStartError):
         return WorkerToBlame(error=why_no_spark(plain, mask))
     error, traceback = describe(plain, mask), traceback_tail(plain, mask)
-    if _is_conflict(_thrown_by(plain)):
+    thrown = [*_thrown_by(plain)]
+    if _is_conflict(thrown):
         return WriterToBlame(error=error, traceback=traceback)
+    if _is_known_fault(thrown):
+        return NobodyToBlame(error=error, traceback=traceback)
     return TaskToBlame(error=error, traceback=traceback, retryable=is_retryable(plain))
 
 
@@ -137,8 +151,28 @@ if the type says less.
 """
 
 
-def _is_conflict(thrown: Iterator[str]) -> bool:
+def _is_conflict(thrown: Iterable[str]) -> bool:
     return any(map(_CONFLICTS.match, thrown))
+
+
+# ---- known faults
+
+_OF_METRICS: Final = r'Cannot invoke "scala\.collection\.IterableOps\.map\(.*"scala\.Option\.get\(\)" is null'
+_KNOWN_FAULTS: Final = re.compile(
+    "|".join(
+        (
+            # A Python worker has ten seconds to connect, which can't be changed. On a busy machine it needs more.
+            rf"{_OF_SPARK}.*\bPython worker failed to connect back",
+            # The Kafka connector, when the first batch of a query is one that was interrupted: it has been written, and
+            # only its metrics fail (``KafkaMicroBatchStream.metrics``).
+            rf"java\.lang\.NullPointerException: {_OF_METRICS}",
+        )
+    )
+)
+
+
+def _is_known_fault(thrown: Iterable[str]) -> bool:
+    return any(map(_KNOWN_FAULTS.match, thrown))
 
 
 def _thrown_by(error: BaseException) -> Iterator[str]:

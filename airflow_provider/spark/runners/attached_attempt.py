@@ -18,6 +18,7 @@ from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.runner import (
     LastEvent,
     QueryDetached,
+    SparkFaltered,
     TaskConflicted,
     TaskFailed,
     TaskOrder,
@@ -69,7 +70,7 @@ class AttachedAttempt:
 
     def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
         """The last event to report: if Spark has ended, that is the reason, whatever error the code has raised."""
-        if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed, TaskConflicted)):
+        if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed, TaskConflicted, SparkFaltered)):
             return ended_by(spark_to_blame(self._lost, mask), self.order)
         if isinstance(last, QueryDetached) and last.otherwise is not None:
             return replace(last, otherwise=self.last_word(last.otherwise, mask))

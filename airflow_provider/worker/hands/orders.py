@@ -18,6 +18,7 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     ServersSilent,
     SparkAbsent,
+    SparkFaltered,
     SparkLost,
     TaskConflicted,
     TaskFailed,
@@ -80,7 +81,7 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.Event | No
         return _heard_beside_attempts(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
-    if isinstance(event, TaskConflicted | SparkLost | SparkAbsent):
+    if isinstance(event, TaskConflicted | SparkLost | SparkFaltered | SparkAbsent):
         return _heard_of_others(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, QueryStarted | QueryDetached | LookedEvent):
         return _heard_of_query(event, now_ms=now_ms, wall_ms=wall_ms)
@@ -175,7 +176,7 @@ def _heard_of_query(
 
 
 def _heard_of_others(
-    event: TaskConflicted | SparkLost | SparkAbsent, *, now_ms: int, wall_ms: int
+    event: TaskConflicted | SparkLost | SparkFaltered | SparkAbsent, *, now_ms: int, wall_ms: int
 ) -> events.AttemptEvent:
     """The machine's event for an end that is not the task's own."""
     task = event.order.task
@@ -186,5 +187,8 @@ def _heard_of_others(
         case SparkLost():
             failure = TaskFailure.of(event.error, event.traceback)
             return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
+        case SparkFaltered():
+            failure = TaskFailure.of(event.error, event.traceback)
+            return events.SparkFaltered(now_ms=now_ms, wall_ms=wall_ms, task=task, failure=failure)
         case SparkAbsent():
             return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)

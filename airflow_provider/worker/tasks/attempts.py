@@ -26,6 +26,7 @@ from airflow_provider.worker.tasks.events import (
     QueryCleared,
     QueryUnreachable,
     SparkAbsent,
+    SparkFaltered,
     SparkLost,
     StartWritten,
     StreamBegan,
@@ -146,6 +147,8 @@ def on_not_started(x: Execution, task: TaskId, event: QueryCleared) -> None:
             on_conflicted(x, task, conflicted)
         case SparkLost() as lost:
             on_spark_lost(x, task, lost)
+        case SparkFaltered() as faltered:
+            on_spark_faltered(x, task, faltered)
         case _:
             on_cleared(x, task, event)
 
@@ -245,6 +248,17 @@ def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
         x.close(run, TaskState.FAILED)
     else:
         x.wait_for_next(run, 0)
+
+
+def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
+    run = forgiven(x.runs[task], now_ms=x.now)
+    message, traceback = event.failure.message, event.failure.traceback
+    pause_ms = x.known_faults.pause_ms(task, x.now)
+    if pause_ms is None:
+        _try_again(x, _failed_here(x, run, x.failure(message, traceback)))
+        return
+    why = x.failure(f"a known fault of Spark, which passes: {message}", traceback)
+    x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), error=why), pause_ms)
 
 
 def on_spark_absent(x: Execution, task: TaskId, event: SparkAbsent) -> None:

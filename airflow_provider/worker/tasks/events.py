@@ -315,6 +315,13 @@ class SparkLost(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFaltered(AttemptEvent):
+    """A known fault of Spark, which the next attempt does not meet, has ended the attempt."""
+
+    failure: TaskFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAbsent(AttemptEvent):
     """Spark could not be started, so the attempt has not begun. No other task could start here, either."""
 

@@ -33,6 +33,8 @@ Blame. Every end of an attempt has somebody to blame, and only that one pays. Er
   again after growing pauses as often as it takes. It has not failed.
 - The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``suspects.py``. No retry
   is used.
+- Nobody, if it was a known fault of Spark (SparkFaltered): the task is tried again after short pauses. If it meets the
+  fault again and again, it is taken for the task's after all.
 - This worker, which has no Spark (SparkAbsent): it starts nothing more here, and leaves the group. No task pays.
 - Nobody (AttemptStopped): it was told to stop.
 
@@ -102,6 +104,7 @@ from airflow_provider.worker.tasks.events import (
     ServersSilent,
     SlotFree,
     SparkAbsent,
+    SparkFaltered,
     SparkLost,
     StartWritten,
     StreamBegan,
@@ -132,7 +135,7 @@ _FAILED = RunState.FAILED
 
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
 _LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, StartWritten)
-_LAST = (AttemptFinished, AttemptFailed, AttemptConflicted, AttemptStopped, SparkLost, SparkAbsent)
+_LAST = (AttemptFinished, AttemptFailed, AttemptConflicted, AttemptStopped, SparkLost, SparkFaltered, SparkAbsent)
 _MOVES = (AttemptProgressed, StreamMoved)
 _OF_ATTEMPT = (AttemptBegan, StreamBegan, *_MOVES, *_LAST)
 
@@ -184,6 +187,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptConflicted: to(attempts.on_conflicted, _WAITING),
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
+        SparkFaltered: to(attempts.on_spark_faltered, _WAITING, _CLOSING),
         SparkAbsent: to(attempts.on_spark_absent, _WAITING),
         QueryAdopted: to(attempts.on_found, _STARTED),
         QueryCleared: to(attempts.on_not_started, _WAITING, _CLOSING),
@@ -202,6 +206,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptConflicted: to(attempts.on_stopped, _GONE),
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
+        SparkFaltered: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
         QueryCleared: to(attempts.on_stopped, _GONE),
         **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, (QueryAdopted, QueryUnreachable, StartWritten)),
@@ -219,6 +224,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptConflicted: to(attempts.on_stopped, _GONE),
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
+        SparkFaltered: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
         QueryCleared: to(attempts.on_stopped, _GONE),
         QueryUnreachable: to(attempts.on_not_ended, _STOPPING),
@@ -239,6 +245,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptConflicted: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         AttemptStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkLost: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        SparkFaltered: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         QueryCleared: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         QueryUnreachable: to(attempts.on_not_ended, _TIMED_OUT),

@@ -38,6 +38,7 @@ from airflow_provider.worker.tasks.commands import (
 from airflow_provider.worker.tasks.events import Event
 from airflow_provider.worker.tasks.runs import claims
 from airflow_provider.worker.tasks.runs.claims import Claims
+from airflow_provider.worker.tasks.runs.known_faults import KnownFaults
 from airflow_provider.worker.tasks.runs.learners import Learners
 from airflow_provider.worker.tasks.runs.process_deaths import died_with_its_process
 from airflow_provider.worker.tasks.runs.run_table import RunTable
@@ -117,6 +118,7 @@ class Execution:
         self.leaves_for_good = False
         self.unable = self.blamed = ""
         self.evidence = Evidence(settings.worker)
+        self.known_faults = KnownFaults()
         self.places = RecentPlaces()
         self.keeps_failed = True
         self.stopped_running = 0

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider.spark.attempts.blame import (
     Blame,
+    NobodyToBlame,
     SparkToBlame,
     TaskToBlame,
     WorkerToBlame,
@@ -55,6 +56,16 @@ FAULTS = [
 
 class Py4JJavaError(Exception):
     """As py4j calls it."""
+
+
+NULL = (
+    'Cannot invoke "scala.collection.IterableOps.map(scala.Function1)" because the return value of "scala.Option.get()"'
+)
+KNOWN_FAULTS = (
+    "org.apache.spark.SparkException: Python worker failed to connect back.",
+    f"org.apache.spark.SparkException: {STREAM_FAILED}Python worker failed to connect back.",
+    f"java.lang.NullPointerException: {NULL} is null",
+)
 
 
 class StreamingQueryException(Exception):  # noqa: N818
@@ -114,6 +125,15 @@ def test_a_conflict_of_a_batchs_own_write_is_one_too(java: str) -> None:
     raised = of_batch(f"py4j.protocol.Py4JJavaError: {by_py4j(java)}")
     assert isinstance(blame_for_query(raised, nothing_secret), WriterToBlame)
     assert isinstance(judged(StreamingQueryException(raised.partition(": ")[2], raised)), WriterToBlame)
+
+
+@pytest.mark.parametrize("java", KNOWN_FAULTS)
+def test_nobody_is_to_blame_for_a_known_fault_of_spark(java: str) -> None:
+    query = StreamingQueryException(f"{STREAM_FAILED}{java.partition(': ')[2]}", failed_query(java))
+    for error in (by_py4j("org.apache.spark.SparkException: Job aborted", cause=java), query):
+        assert isinstance(judged(error), NobodyToBlame)
+    assert isinstance(blame_for_query(failed_query(java), nothing_secret), NobodyToBlame)
+    assert isinstance(judged(RuntimeError(java)), TaskToBlame), "it is only quoted"
 
 
 @pytest.mark.parametrize("java", FAULTS)

@@ -28,12 +28,14 @@ LAST = (
     events.AttemptConflicted,
     events.AttemptStopped,
     events.SparkLost,
+    events.SparkFaltered,
     events.SparkAbsent,
 )
 FIELDS: dict[type[events.Event], dict[str, Any]] = {
     events.AttemptFailed: {"failure": TaskFailure.of("boom"), "retryable": True},
     events.AttemptConflicted: {"failure": TaskFailure.of("race")},
     events.SparkLost: {"spark": 1, "failure": TaskFailure.of("gone")},
+    events.SparkFaltered: {"failure": TaskFailure.of("known")},
     events.SparkAbsent: {"error": "no Java"},
     events.QueryAdopted: {"handle": {"session": 1, "query": 1}},
     events.QueryUnreachable: {"why": "nobody answers"},
