@@ -1,0 +1,37 @@
+"""Which topics a pattern finds on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from airflow_provider.jobs.kafka_topics import ClusterError, topics_like
+from airflow_provider.servers.local_broker import LocalBroker
+
+
+async def test_a_pattern_finds_whole_names_also_of_topics_that_come_later(broker: LocalBroker, tmp_path: Path) -> None:
+    settings = tmp_path / "librdkafka.json"
+    settings.write_text(json.dumps({"client.id": "planner"}))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def found(config_file: str = "") -> list[str]:
+        return topics_like(r"pattern\.(shop|till)", broker.bootstrap_servers, config_file)
+
+    def make(*names: str) -> None:
+        for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            made.result()
+
+    await asyncio.to_thread(make, "pattern.shop", "pattern.shop.old", "pattern-till", "__pattern.shop")
+    assert await asyncio.to_thread(found) == ["pattern.shop"]
+    await asyncio.to_thread(make, "pattern.till")
+    assert await asyncio.to_thread(found, str(settings)) == ["pattern.shop", "pattern.till"]
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider.jobs.kafka_topics._ASK_S", 1.0)
+    with pytest.raises(ClusterError, match=r"no broker of 127\.0\.0\.1:1 says"):
+        topics_like(".*", "127.0.0.1:1", "")

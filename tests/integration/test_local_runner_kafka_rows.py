@@ -1,0 +1,116 @@
+"""What becomes of records of Kafka, with a real Spark: rows, dead letters, fields that are inferred, tables.
+
+The records are made by hand, with the columns of Spark's Kafka source: there is no such source for this Spark.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from runner_bench import Events, order_of
+
+from airflow_provider.jobs.kafka_rows import Keeps, fields_of, rows_of
+from airflow_provider.jobs.kafka_to_table import _have_table, _schema_of
+from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.runner import TaskFailed
+from airflow_provider.spark.runners.local import LocalRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.usefixtures("spark_application")
+
+FIELDS = "id LONG, name STRING"
+GOOD = ['{"id": 1, "name": "a"}', '{"name": "b", "more": true}', "{}"]
+OTHERS = ['{"id": "one"}', '{"id": 2', "[1]", "text", "", None]
+
+
+def records(spark: SparkSession, values: list[str | None]) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    texts = spark.createDataFrame(list(enumerate(values)), "offset LONG, text STRING")
+    return texts.select(
+        F.lit(b"k").alias("key"),
+        F.col("text").cast("binary").alias("value"),
+        F.lit("orders").alias("topic"),
+        F.lit(0).alias("partition"),
+        "offset",
+        F.timestamp_seconds(F.lit(1_700_000_000)).alias("timestamp"),
+    )
+
+
+@spark_job
+def offsets(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
+    """The offsets of the records that are kept, and the columns."""
+    rows = rows_of(records(spark, task.config["values"]), Keeps(task.config["keeps"]), task.config["fields"])
+    return {"offsets": [row["_offset"] for row in rows.orderBy("_offset").collect()], "columns": rows.columns}
+
+
+@spark_job
+def infer(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
+    fields = fields_of(spark, task.config["values"])
+    (row,) = rows_of(records(spark, task.config["values"][:1]), Keeps.ALL, fields).collect()
+    return {"fields": fields, "id": row["id"]}
+
+
+@spark_job
+def write(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
+    """Twice into one table, the second time with one more field."""
+    table = "kafka_rows_orders"
+    there = _schema_of(spark, table, "parquet") is not None
+    for fields in (FIELDS, f"{FIELDS}, more BOOLEAN"):
+        rows = rows_of(records(spark, GOOD), Keeps.PARSED, fields)
+        _have_table(spark, table, "parquet", rows)
+        rows.select(*spark.table(table).columns).write.insertInto(table)
+    schema = _schema_of(spark, table, "parquet")
+    assert schema is not None
+    return {"there": there, "columns": schema.names, "rows": spark.table(table).count()}
+
+
+order = partial(order_of, __name__)
+
+
+async def test_each_record_is_a_row_or_a_dead_letter(runner: LocalRunner, events: Events) -> None:
+    kept: dict[str, Any] = {}
+    for index, keeps in enumerate((Keeps.PARSED, Keeps.OTHERS, Keeps.BYTES)):
+        task = order("offsets", index, values=GOOD + OTHERS, keeps=keeps.value, fields=FIELDS)
+        await runner.start(task)
+        kept[keeps] = await events.result(task.task)
+    position = ["_partition", "_offset", "_timestamp"]
+    assert kept[Keeps.PARSED] == {"offsets": [0, 1, 2], "columns": ["id", "name", *position]}
+    assert kept[Keeps.OTHERS] == {"offsets": [3, 4, 5, 6, 7, 8], "columns": ["key", "value", *position]}
+    assert kept[Keeps.BYTES] == {"offsets": [*range(9)], "columns": ["key", "value", *position]}
+
+
+async def test_without_dead_letters_one_that_is_no_such_object_fails_the_task(
+    runner: LocalRunner, events: Events
+) -> None:
+    task = order("offsets", values=GOOD + OTHERS[:1], keeps=Keeps.ALL.value, fields=FIELDS)
+    await runner.start(task)
+    failed = await events.last(task.task)
+    assert isinstance(failed, TaskFailed)
+    assert "MALFORMED_RECORD" in failed.error
+
+
+async def test_fields_are_those_of_all_the_first_records(runner: LocalRunner, events: Events) -> None:
+    task = order("infer", values=['{"id": 7}', '{"id": 1.5, "tags": ["x"], "at": {"y": 1}}'])
+    await runner.start(task)
+    assert await events.result(task.task) == {
+        "fields": "at: STRUCT<y: BIGINT>, id: DOUBLE, tags: ARRAY<STRING>",
+        "id": 7.0,
+    }
+
+
+async def test_a_table_is_made_and_gets_the_columns_that_it_lacks(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    task = order("write", folder=str(tmp_path))
+    await runner.start(task)
+    assert await events.result(task.task) == {
+        "there": False,
+        "columns": ["id", "name", "_partition", "_offset", "_timestamp", "more"],
+        "rows": 6,
+    }

@@ -1,0 +1,104 @@
+"""The job that copies Kafka topics into tables: which configs it refuses, and what it plans."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from airflow_provider.jobs.kafka_to_table import KafkaToTable
+from airflow_provider.spark.job import JobContext
+from airflow_provider.spark.job.config_schema import ConfigError, check_config, json_schema_of
+from airflow_provider.spark.job.entry_point import load_job
+from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.ui.views.config_form import FieldKind, form_fields
+
+CONFIG = {"bootstrap_servers": "broker:9092", "format": "delta", "table": "lake.raw.{topic}"}
+
+
+def planned(**config: object) -> list[dict[str, Any]]:
+    whole = {**CONFIG, **config}
+    check_config("ingest", KafkaToTable(), whole)
+    context = JobContext(name="ingest", config=whole, max_tasks=1)
+    return make_plan(load_job("airflow_provider.jobs.kafka_to_table:KafkaToTable", ["airflow_provider.jobs"]), context)
+
+
+def test_a_dag_file_and_a_worker_without_spark_can_import_it() -> None:
+    modules = "{'pyspark', 'py4j', 'airflow', 'confluent_kafka'}"
+    script = f"import sys, airflow_provider.jobs.kafka_to_table; assert not {modules} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_the_page_has_a_form_for_its_config() -> None:
+    fields = form_fields(json_schema_of(KafkaToTable()) or {})
+    assert [field.name for field in fields if field.required] == ["bootstrap_servers", "table", "format"]
+    assert {field.name: field.kind for field in fields}["format"] is FieldKind.CHOICE
+    assert all(field.about for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"table": "lake.raw.orders"}, "table"),
+        ({"format": "hudi"}, "format"),
+        ({"value": "avro"}, "value"),
+        ({"dead_letters": "lake.dead"}, "dead_letters"),
+        ({"topic": "orders"}, "topic"),
+    ],
+)
+def test_a_config_with_a_mistake_is_refused_with_the_name_of_the_field(config: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        check_config("ingest", KafkaToTable(), {**CONFIG, "topics": ["orders"], **config})
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"topics": []}, "neither topics nor a pattern"),
+        ({"format": "iceberg", "table": "/lake/{topic}"}, "an Iceberg table has a name"),
+        ({"format": "iceberg", "fields": "id LONG", "dead_letters": "/dead/{topic}"}, "an Iceberg table has a name"),
+        ({"value": "bytes", "fields": "id LONG"}, "for values that are JSON objects"),
+        ({"dead_letters": "dead.{topic}"}, "dead letters need fields"),
+        ({"topics": ["a.b", "a-b"]}, "the topics 'a.b' and 'a-b' would both be written into lake.raw.a_b"),
+        ({"topics": ["Orders", "orders"]}, "would both be written into lake.raw.orders"),
+        ({"options": {"kafka.ssl.truststore.password": "geheim"}}, "'kafka.ssl.truststore.password' would be readable"),
+        ({"options": {"kafka.sasl.jaas.config": "geheim"}}, "'kafka.sasl.jaas.config' would be readable"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_no_secret_is_said(config: dict[str, Any], why: str) -> None:
+    with pytest.raises(PlanError, match=why) as refused:
+        planned(**{"topics": ["orders"], **config})
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_secret_may_be_named_by_its_place() -> None:
+    options = {"kafka.sasl.jaas.config": "${file:/etc/kafka/secrets.properties:jaas}"}
+    (task,) = planned(topics=["orders"], options=options)
+    assert task["options"] == options
+
+
+def test_each_topic_is_a_stream_with_a_checkpoint_of_its_own_wherever_it_is_in_the_list() -> None:
+    tasks = planned(topics=["orders", "shop.items", "orders"])
+    assert [(task["name"], task["table"], task["keeps"]) for task in tasks] == [
+        ("orders", "lake.raw.orders", "all"),
+        ("shop.items", "lake.raw.shop_items", "all"),
+    ]
+    assert [task["checkpoint_key"] for task in tasks] == ["orders", "shop.items"]
+    (alone,) = planned(topics=["shop.items"])
+    assert alone == tasks[1]
+
+
+def test_in_a_path_a_topic_has_its_own_name() -> None:
+    (task,) = planned(topics=["shop.items"], table="s3a://lake/{topic}", value="bytes")
+    assert (task["table"], task["keeps"]) == ("s3a://lake/shop.items", "bytes")
+
+
+def test_dead_letters_are_kept_by_a_second_stream() -> None:
+    tasks = planned(topics=["orders"], fields="id LONG", dead_letters="lake.dead.{topic}")
+    assert [(task["name"], task["table"], task["keeps"]) for task in tasks] == [
+        ("orders", "lake.raw.orders", "parsed"),
+        ("orders (dead letters)", "lake.dead.orders", "others"),
+    ]
+    assert len({task["checkpoint_key"] for task in tasks}) == 2
