@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import wait_until
 
 from airflow_provider.jobs.kafka_topics import ClusterError, topics_like
 from airflow_provider.servers.local_broker import LocalBroker
 
 
-async def test_a_pattern_finds_whole_names_also_of_topics_that_come_later(broker: LocalBroker, tmp_path: Path) -> None:
+def test_a_pattern_finds_whole_names_also_of_topics_that_come_later(broker: LocalBroker, tmp_path: Path) -> None:
     settings = tmp_path / "librdkafka.json"
     settings.write_text(json.dumps({"client.id": "planner"}))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -25,10 +25,10 @@ async def test_a_pattern_finds_whole_names_also_of_topics_that_come_later(broker
         for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
             made.result()
 
-    await asyncio.to_thread(make, "pattern.shop", "pattern.shop.old", "pattern-till", "__pattern.shop")
-    assert await asyncio.to_thread(found) == ["pattern.shop"]
-    await asyncio.to_thread(make, "pattern.till")
-    assert await asyncio.to_thread(found, str(settings)) == ["pattern.shop", "pattern.till"]
+    make("pattern.shop.old", "pattern-till", "__pattern.shop", "pattern.shop")
+    wait_until(lambda: found() == ["pattern.shop"])
+    make("pattern.till")
+    wait_until(lambda: found(str(settings)) == ["pattern.shop", "pattern.till"])
 
 
 def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
