@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 _POSITION: Final = ("partition", "offset", "timestamp")
 _CORRUPT: Final = "_corrupt"
-POSITION: Final = tuple(f"_{name}" for name in _POSITION)
-"""The columns by which each row can be found in its topic."""
+POSITION: Final = tuple(f"kafka_{name}" for name in _POSITION)
+"""The columns by which each row can be found in its topic. Iceberg reserves ``_partition``."""
 
 
 class Keeps(str, Enum):
@@ -70,4 +70,4 @@ def _spread(records: DataFrame, parsed: Column) -> DataFrame:
 def _position() -> list[Column]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    return [F.col(name).alias(f"_{name}") for name in _POSITION]
+    return [F.col(name).alias(f"kafka_{name}") for name in _POSITION]

@@ -92,8 +92,8 @@ class KafkaToTable(SparkJob):
     """Copies Kafka topics into Delta, Iceberg or Parquet tables. Each topic is a stream.
 
     A row has the fields of its record's JSON object, or the record's ``key`` and ``value`` as bytes; and where it comes
-    from: ``_partition``, ``_offset`` and ``_timestamp``. If the job is planned again after an interval, new topics that
-    match the pattern get a stream, and no other stream is stopped.
+    from: ``kafka_partition``, ``kafka_offset``, ``kafka_timestamp``. If the job is planned again after an interval, new
+    topics that match the pattern get a stream, and no other stream is stopped.
 
     Spark needs its own Kafka connector, and the one of the tables' format (``spark.jars.packages`` of the workers).
     """

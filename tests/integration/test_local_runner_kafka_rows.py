@@ -46,7 +46,7 @@ def records(spark: SparkSession, values: list[str | None]) -> DataFrame:
 def offsets(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
     """The offsets of the records that are kept, and the columns."""
     rows = rows_of(records(spark, task.config["values"]), Keeps(task.config["keeps"]), task.config["fields"])
-    return {"offsets": [row["_offset"] for row in rows.orderBy("_offset").collect()], "columns": rows.columns}
+    return {"offsets": [row["kafka_offset"] for row in rows.orderBy("kafka_offset").collect()], "columns": rows.columns}
 
 
 @spark_job
@@ -79,7 +79,7 @@ async def test_each_record_is_a_row_or_a_dead_letter(runner: LocalRunner, events
         task = order("offsets", index, values=GOOD + OTHERS, keeps=keeps.value, fields=FIELDS)
         await runner.start(task)
         kept[keeps] = await events.result(task.task)
-    position = ["_partition", "_offset", "_timestamp"]
+    position = ["kafka_partition", "kafka_offset", "kafka_timestamp"]
     assert kept[Keeps.PARSED] == {"offsets": [0, 1, 2], "columns": ["id", "name", *position]}
     assert kept[Keeps.OTHERS] == {"offsets": [3, 4, 5, 6, 7, 8], "columns": ["key", "value", *position]}
     assert kept[Keeps.BYTES] == {"offsets": [*range(9)], "columns": ["key", "value", *position]}
@@ -111,6 +111,6 @@ async def test_a_table_is_made_and_gets_the_columns_that_it_lacks(
     await runner.start(task)
     assert await events.result(task.task) == {
         "there": False,
-        "columns": ["id", "name", "_partition", "_offset", "_timestamp", "more"],
+        "columns": ["id", "name", "kafka_partition", "kafka_offset", "kafka_timestamp", "more"],
         "rows": 6,
     }
