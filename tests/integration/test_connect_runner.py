@@ -28,6 +28,7 @@ from airflow_provider.spark.runner import (
     LAST_EVENTS,
     QueryStarted,
     SparkAbsent,
+    SparkFaltered,
     SparkLost,
     TaskFailed,
     TaskFinished,
@@ -170,10 +171,10 @@ async def begins(runner: ConnectRunner, events: Events, stream: TaskOrder) -> No
     """Start the stream; again if Spark gave up a Python worker, as it does after ten seconds even on a busy machine."""
     while True:
         await runner.start(stream)
-        began = await events.wait_for(stream.task, QueryStarted, TaskFailed)
+        began = await events.wait_for(stream.task, QueryStarted, SparkFaltered)
         if isinstance(began, QueryStarted):
             return
-        assert isinstance(began, TaskFailed)
+        assert isinstance(began, SparkFaltered)
         assert "Python worker failed to connect back" in began.error
         events.heard.clear()
 
