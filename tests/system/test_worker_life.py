@@ -98,12 +98,13 @@ def test_a_cleared_running_worker_gets_its_own_tasks_back_in_the_round_of_its_re
     own = before.owned_by(WorkerId("two_workers.w1"))
     group.api.clear(group.api.task_instance("two_workers", run, "w1"))
 
-    def left_and_came_back() -> list[GroupRecord]:
-        """Of which a look at the present may see nothing."""
+    def left_and_came_back() -> tuple[GroupRecord, GroupRecord] | None:
+        """The rounds without it and after that. A look at the present may see neither."""
         since = [seen for seen in group.rounds() if seen.epoch > before.epoch]
-        return since if len(since) > 1 and len(since[-1].members) == 2 else []
+        away = [seen for seen in since if "two_workers.w1" not in seen.members]
+        return (away[0], since[-1]) if away and len(since[-1].members) == 2 else None
 
-    while_away, *_, back = group.api.wait_until(left_and_came_back, what=lambda: "w1 is not back")
+    while_away, back = group.api.wait_until(left_and_came_back, what=lambda: "w1 is not back")
     assert set(while_away.members) == {"two_workers.w2"}
     assert while_away.reason.endswith("w1 left (restarting)")
     assert while_away.delay_ms > 0
