@@ -33,7 +33,8 @@ def topics_like(pattern: str, bootstrap_servers: str, config_file: str) -> list[
     from confluent_kafka.admin import AdminClient
 
     config: dict[str, Any] = json.loads(Path(config_file).read_text()) if config_file else {}
-    quiet = {"log_level": 0, "logger": logging.getLogger(__name__)}  # what a client logs is in the error, too
+    # What a client logs is in the error, too.
+    quiet: dict[str, Any] = {"log_level": 0, "logger": logging.getLogger(__name__)}
     client = AdminClient({**config, "bootstrap.servers": bootstrap_servers, **quiet})
     try:
         topics = client.list_topics(timeout=_ASK_S).topics

@@ -5,6 +5,7 @@ The records are made by hand, with the columns of Spark's Kafka source: there is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ GOOD = ['{"id": 1, "name": "a"}', '{"name": "b", "more": true}', "{}"]
 OTHERS = ['{"id": "one"}', '{"id": 2', "[1]", "text", "", None]
 
 
-def records(spark: SparkSession, values: list[str | None]) -> DataFrame:
+def records(spark: SparkSession, values: Sequence[str | None]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     texts = spark.createDataFrame(list(enumerate(values)), "offset LONG, text STRING")
