@@ -96,11 +96,8 @@ def spark_to_blame(gone: SparkGoneError, mask: Mask) -> SparkToBlame:
 def blame_for_query(text: str, mask: Mask) -> TaskToBlame | WriterToBlame | NobodyToBlame:
     """Judge the error of a detached query, of which its server has sent only this text."""
     error, traceback = describe_query(text, mask), traceback_of_query(text, mask)
-    thrown = [*thrown_in(text)]
-    if _is_conflict(thrown):
-        return WriterToBlame(error=error, traceback=traceback)
-    if _is_known_fault(thrown):
-        return NobodyToBlame(error=error, traceback=traceback)
+    if others := _others_than_the_task(thrown_in(text)):
+        return others(error=error, traceback=traceback)
     return TaskToBlame(error=error, traceback=traceback, retryable=True)
 
 
@@ -110,12 +107,17 @@ def _judge(plain: BaseException, mask: Mask) -> Blame:
     if isinstance(plain, SparkStartError):
         return WorkerToBlame(error=why_no_spark(plain, mask))
     error, traceback = describe(plain, mask), traceback_tail(plain, mask)
-    thrown = [*_thrown_by(plain)]
-    if _is_conflict(thrown):
-        return WriterToBlame(error=error, traceback=traceback)
-    if _is_known_fault(thrown):
-        return NobodyToBlame(error=error, traceback=traceback)
+    if others := _others_than_the_task(_thrown_by(plain)):
+        return others(error=error, traceback=traceback)
     return TaskToBlame(error=error, traceback=traceback, retryable=is_retryable(plain))
+
+
+def _others_than_the_task(thrown: Iterable[str]) -> type[WriterToBlame | NobodyToBlame] | None:
+    """Who is to blame for what was thrown, if it is known; None: the task. A conflict counts before a known fault."""
+    texts = [*thrown]
+    if _is_conflict(texts):
+        return WriterToBlame
+    return NobodyToBlame if _is_known_fault(texts) else None
 
 
 # ---- another writer
