@@ -175,7 +175,7 @@ def _source(reader: Any, config: Mapping[str, Any]) -> Any:
 def _known_fields(spark: SparkSession, config: Mapping[str, Any]) -> str:
     """:raises NothingToInferError: if there is neither a table nor a record"""
     if schema := _schema_of(spark, config["rows"], config["format"]):
-        return ", ".join(f"`{one.name}`: {one.dataType.simpleString()}" for one in schema if one.name not in POSITION)
+        return _columns([one for one in schema if one.name not in POSITION])
     from pyspark.sql import functions as F  # noqa: N812
 
     text = F.col("value").cast("string")
