@@ -14,6 +14,8 @@ DOCS_INSTALLED := $(DOCS_VENV)/.installed
 export COSPARK_CACHE ?= $(CACHE)
 export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Hundreds of processes import the package: Python compiles it once, even where the environment forbids it.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help install set-up demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures docs lint format bench compare-designs coverage soak clean
