@@ -21,6 +21,7 @@ from airflow.models.xcom import XComModel
 from airflow.sdk import AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_values import context, job, jobs_snapshot, status_snapshot
+from how_many import examples
 from job_values import BAD, some_value
 from operator_bench import FakeGroup, job_operator
 from pydantic import JsonValue, TypeAdapter
@@ -75,7 +76,7 @@ def as_postgresql_keeps(number: str) -> float:
 
 
 def test_what_job_code_says_is_stored_as_it_is_told() -> None:
-    for seed in fresh(400):
+    for seed in fresh(examples(100)):
         value = storable(some_value(random.Random(seed)))
         assert stored(value) == value, f"seed {seed}"
         assert storable(value) == value, f"seed {seed}: what is in needs no other change"
@@ -93,7 +94,7 @@ def test_what_job_code_says_is_stored_by_airflows_own_columns() -> None:
     engine = create_engine("sqlite://")
     table.create(engine)
     with engine.begin() as database:
-        for seed in fresh(400):
+        for seed in fresh(examples(100)):
             value = storable({"value": some_value(random.Random(seed))})
             text = storable(json.dumps(value))
             database.execute(
