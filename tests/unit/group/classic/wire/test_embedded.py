@@ -420,7 +420,7 @@ class TestHostileBytes:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert took < 5  # seconds of a core, with every allocation traced
+        assert took < 60  # seconds of a core, with every allocation traced: 1 s if it is linear, hours if not
         assert peak < 60 * len(data) + 100_000
 
     def test_a_thousand_tasks_take_milliseconds(self) -> None:

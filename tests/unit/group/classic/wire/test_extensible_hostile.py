@@ -241,5 +241,5 @@ def test_a_giant_count_costs_no_more_than_the_input(data: bytes) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert took < 5  # seconds of a core, with every allocation traced
+    assert took < 60  # seconds of a core, with every allocation traced: 1 s if it is linear, hours if not
     assert peak < 60 * len(data) + 100_000
