@@ -11,7 +11,7 @@ from typing import Final
 
 import psutil
 from anyio.from_thread import start_blocking_portal
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.integration.one_shot import GroupSnapshot, read_timeline, send_control, submit_job
@@ -75,9 +75,14 @@ class Group:
         return self.api.trigger(dag_id, conf={"group": self.name, **conf})
 
     def deferred(self, dag_id: str, run_id: str, task_id: str) -> TaskInstance:
-        return self.api.wait_for_task(
+        """With its process at an end: to a task that is scheduled again before that, Airflow gives another try."""
+        seen = self.api.wait_for_task(
             dag_id, run_id, task_id, states=("deferred",), where=lambda seen: seen.triggerer_job is not None
         )
+        pid = seen.pid
+        if pid is not None:
+            wait_until(lambda: not psutil.pid_exists(pid), what=lambda: f"the process {pid} of {seen} has not ended")
+        return seen
 
     def read(self) -> GroupSnapshot | None:
         try:

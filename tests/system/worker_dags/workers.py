@@ -77,6 +77,8 @@ with DAG("brief_session"):
         "membership": replace(WORKER["membership"], session_timeout=7 * SLOWNESS),
         "retries": 1,
         "retry_delay": timedelta(seconds=10 * SLOWNESS),
+        # It never defers: Airflow may count one try more if a deferred task comes back at once.
+        "linger": 3_600,
     }
     SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})
 
