@@ -14,7 +14,8 @@ from demo.airflow import LocalAirflow
 pytestmark = pytest.mark.side_by_side
 
 
-def test_a_group_on_a_spark_connect_server_never_shows_the_token(
+@pytest.mark.thorough
+def test_a_batch_on_a_spark_connect_server_never_shows_the_token(
     airflow: LocalAirflow, server: ConnectSettings, example_folder: Path
 ) -> None:
     tasks = run(airflow, "example_spark_connect")
@@ -28,10 +29,7 @@ def test_a_group_on_a_spark_connect_server_never_shows_the_token(
     assert any(address in log for log in logs)
     summaries = [airflow.api.xcom(worker) for worker in tasks["worker"]]
     assert sorted(index for summary in summaries for _, index in summary["finished"]) == list(range(4))
-    assert server.token not in json.dumps([report, summaries])
-    files = list(airflow.home.rglob("*.log"))
-    assert files
-    assert [file for file in files if server.token.encode() in file.read_bytes()] == []
+    is_shown_nowhere(airflow, server.token, report, summaries)
 
 
 @pytest.mark.shows("a worker has only streams on a Spark Connect server")
@@ -46,4 +44,12 @@ def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow, ser
     log = airflow.api.log(worker)
     assert all(f"Task ticks:{index} is running" in log for index in range(3))
     assert "nothing that needs this process: the triggerer takes over its membership" in log
-    assert server.token not in log
+    is_shown_nowhere(airflow, server.token, batches, summary)
+
+
+def is_shown_nowhere(airflow: LocalAirflow, secret: str, *values: object) -> None:
+    """Neither in these values nor in any log."""
+    assert secret not in json.dumps(values)
+    files = list(airflow.home.rglob("*.log"))
+    assert files
+    assert [file for file in files if secret.encode() in file.read_bytes()] == []
