@@ -296,7 +296,7 @@ groups = st.builds(
 
 
 RANDOM = settings(
-    max_examples=examples(600),
+    max_examples=examples(300),
     deadline=None,
     database=None,
     derandomize=False,

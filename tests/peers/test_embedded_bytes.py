@@ -179,7 +179,7 @@ def damaged(draw: st.DrawFn, intact: st.SearchStrategy[bytes]) -> bytes:
 class TestDamagedBytes:
     """Java accepts and reads the same way what we accept; what only we refuse is refused for a named reason."""
 
-    @settings(many, max_examples=examples(600))
+    @settings(many, max_examples=examples(200))
     @given(data=damaged(states(readable).map(encode_metadata)))
     def test_metadata(self, referee: Referee, data: bytes) -> None:
         try:
@@ -189,7 +189,7 @@ class TestDamagedBytes:
         else:
             assert comparable(ours) == comparable(without_duplicates(referee.decode("metadata", data)))
 
-    @settings(many, max_examples=examples(600))
+    @settings(many, max_examples=examples(200))
     @given(data=damaged(assignments(readable).map(encode_assignment)))
     def test_assignment(self, referee: Referee, data: bytes) -> None:
         try:

@@ -123,7 +123,7 @@ def steps(draw: st.DrawFn) -> Step:
 
 
 RANDOM = settings(
-    max_examples=examples(500),
+    max_examples=examples(250),
     deadline=None,
     database=None,
     derandomize=False,
