@@ -22,8 +22,8 @@ from typing import Final
 from airflow_provider.assignment.cooperative import assign
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import Deferred
-from airflow_provider.group.classic.leader.call import Call
 from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import JoinedMember
 from airflow_provider.group.classic.wire import fields, v1, v3
 from airflow_provider.group.classic.wire.extensible import ExtensibleState

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.cli.shared.terminal import complain
-from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.report import configuration_lines, phase, tables, to_json
 from airflow_provider.group.declarative.server.reading import read_groups
 from airflow_provider.kafka.errors import KafkaErrorCode

@@ -24,8 +24,8 @@ from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.operations.operations import OperationError
-from airflow_provider.state.reports.group_json import group_to_json
-from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.group_description import as_lines
+from airflow_provider.state.reports.group_description_json import group_to_json
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import what_was
 from airflow_provider.state.views.status_view import StatusSnapshot

@@ -25,10 +25,10 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import SUBMITTER
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.job.config_schema import check_config_here
-from airflow_provider.spark.job.entry_point import JobCodeError
+from airflow_provider.spark.job.loading import JobCodeError
 from airflow_provider.state.operations.operations import NoJobError, OperationError
 from airflow_provider.state.records import JobDefinition, TaskKind
-from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.state.views.progress import JobProgress, JobState
 from airflow_provider.state.views.retrying import retried_in_words

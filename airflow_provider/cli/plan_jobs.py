@@ -16,7 +16,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError
 from airflow_provider.spark.job import JobContext
-from airflow_provider.spark.job.entry_point import JOB_RAISES, EntryPointError, load_job
+from airflow_provider.spark.job.loading import JOB_RAISES, EntryPointError, load_job
 from airflow_provider.spark.job.planning import PlanError, make_plan
 from airflow_provider.state.operations.deciding import altered
 from airflow_provider.state.operations.operations import AlterJob, NoJobError, OperationError

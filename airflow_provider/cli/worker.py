@@ -32,7 +32,7 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.spark.connect.server import TOKEN_ENV, AllowedServers
-from airflow_provider.spark.job.checkpoints import usable_root
+from airflow_provider.spark.job.checkpoint_folder import usable_root
 from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.masters import usable_master
 from airflow_provider.state.records import WorkerPhase

@@ -36,7 +36,7 @@ from airflow_provider.state.operations.operations import (
     StopTasks,
 )
 from airflow_provider.state.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
-from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.reports.report import GroupReport, JobReport
 from airflow_provider.state.views.orphans import Orphan, orphans
 from airflow_provider.state.views.presence import may_be_asked
@@ -379,7 +379,7 @@ class SparkGroupHook(BaseHook):
         """
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.integration.deserted import is_deserted
-        from airflow_provider.worker.hands import orphans as ending
+        from airflow_provider.worker.hands import ending_orphans as ending
         from airflow_provider.worker.hands.servers import Servers
 
         settings = self.get_settings()

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from airflow_provider.spark.connect.server import AllowedServers
-from airflow_provider.spark.job.checkpoints import CheckpointError, usable_root
+from airflow_provider.spark.job.checkpoint_folder import CheckpointError, usable_root
 from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.masters import usable_master
 from airflow_provider.state.records.checks import JobError, check_job_name

@@ -31,7 +31,7 @@ from airflow_provider.kafka.topics.errors import PassingError
 from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.operators.workers_after import workers_after
 from airflow_provider.spark.job.config_schema import ConfigError, SchemaError, check_config_here
-from airflow_provider.spark.job.entry_point import JobCodeError
+from airflow_provider.spark.job.loading import JobCodeError
 from airflow_provider.state.records import JobDefinition, JobError, TaskKind
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.state.reports.standing import Pace

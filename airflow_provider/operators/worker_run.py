@@ -24,7 +24,7 @@ from airflow_provider.kafka.topics.errors import PassingError, TopicError
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.tries import RUNNING, Tries
 from airflow_provider.state.records import WorkerPhase
-from airflow_provider.triggers.claims import is_of
+from airflow_provider.triggers.membership_claims import is_of
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment

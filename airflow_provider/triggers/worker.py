@@ -25,8 +25,8 @@ from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.standing import group_so_far
-from airflow_provider.triggers.claims import Claim, claim_of, is_of
 from airflow_provider.triggers.connections import Connection, connection_of
+from airflow_provider.triggers.membership_claims import Claim, claim_of, is_of
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far

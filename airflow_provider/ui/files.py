@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
 
-from airflow_provider.ui import drawing
+from airflow_provider.ui import bokeh_scripts
 from airflow_provider.ui.rights import Seeing, can_define, can_steer
 from airflow_provider.ui.visits import Visit
 
@@ -56,7 +56,7 @@ def page(
     if conn and group:
         with suppress(HTTPException):  # which the scripts are told
             visit.group(conn, group)
-    missing = "" if drawing.script(drawing.SCRIPTS[0]) else drawing.HOW_TO_GET_IT
+    missing = "" if bokeh_scripts.script(bokeh_scripts.SCRIPTS[0]) else bokeh_scripts.HOW_TO_GET_IT
     index = Template((_FOLDER / "index.html").read_text())
     text = index.substitute(
         version=_version(),
@@ -86,9 +86,9 @@ def shown_by_airflow(request: Request, name: str) -> Response:
 
 @router.get("/drawing/{name}")
 def drawn_by(request: Request, name: str) -> Response:
-    path = drawing.script(name)
+    path = bokeh_scripts.script(name)
     if path is None:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, drawing.HOW_TO_GET_IT)
+        raise HTTPException(status.HTTP_404_NOT_FOUND, bokeh_scripts.HOW_TO_GET_IT)
     return _file(request, path)
 
 

@@ -17,10 +17,10 @@ from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, 
 from airflow_provider.ui.views.timeline import history, picture
 from airflow_provider.ui.views.workers import pages_of_waiting, workers_view
 from airflow_provider.ui.visits import Visit
+from airflow_provider.ui.waiting_limit import BusyError
 from airflow_provider.ui.watching import Seen, WatchedGroup
 from airflow_provider.ui.world import ItsWorld
 from airflow_provider.values.model import HIGHEST_INDEX, TaskId
-from airflow_provider.values.turns import BusyError
 
 router: Final = APIRouter(prefix="/api")
 

@@ -28,9 +28,9 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 from airflow_provider.ui.views.tasks import FoundTask
+from airflow_provider.ui.waiting_limit import Turns
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 from airflow_provider.values.memo import Memo
-from airflow_provider.values.turns import Turns
 
 log: Final = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from airflow_provider.integration.audit_log import note_in_audit_log
 from airflow_provider.integration.links import airflow_base_url
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
+from airflow_provider.ui.waiting_limit import Turns
 from airflow_provider.ui.watching import Watches
-from airflow_provider.values.turns import Turns
 
 MOST_ACTS: Final = 8
 """The most actions at a time. Each waits for a broker, for half a minute if that is away, in one of the 40 threads in

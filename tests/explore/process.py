@@ -26,8 +26,8 @@ from explore.values import (
     frozen,
 )
 
-from airflow_provider.group.classic.leader.call import Call
 from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import (
     AssignmentComputed,
     FindCoordinator,
@@ -129,7 +129,7 @@ def _recovered(process: Process) -> Process:
 
 
 class _Driver:
-    """Stands for ``group/live/member.py`` and the worker of a real membership."""
+    """Stands for ``group/live/classic_member.py`` and the worker of a real membership."""
 
     def __init__(self, process: Process, last: ClassicRecord | None, said: Said) -> None:
         self._process = process

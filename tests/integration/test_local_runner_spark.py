@@ -385,7 +385,7 @@ async def test_a_jvm_that_answers_nobody_is_ended_and_the_next_task_gets_another
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys, time
-        from airflow_provider.spark.local.application import APPLICATION, LocalSparkSettings
+        from airflow_provider.spark.local.spark_application import APPLICATION, LocalSparkSettings
         from airflow_provider.spark.local.task_threads import bind_session
         spark = APPLICATION.running_for("script", LocalSparkSettings(master="local[1]")).root
         bind_session(spark)

@@ -8,9 +8,9 @@ import pytest
 from pyspark import SparkContext
 from runner_bench import SETTINGS
 
-from airflow_provider.spark.local import application
-from airflow_provider.spark.local.application import SparkApplication
+from airflow_provider.spark.local import spark_application
 from airflow_provider.spark.local.errors import SparkStartError
+from airflow_provider.spark.local.spark_application import SparkApplication
 
 
 def test_what_a_failed_start_leaves_is_not_taken_for_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_what_a_failed_start_leaves_is_not_taken_for_somebody_elses(monkeypatch:
 
     spark = SparkApplication()
     with monkeypatch.context() as broken:
-        broken.setattr(application, "warn_of_unlimited_cores", fails)
+        broken.setattr(spark_application, "warn_of_unlimited_cores", fails)
         with pytest.raises(SparkStartError, match="Spark did not start"):
             spark.running_for("me", SETTINGS)
     assert SparkContext._active_spark_context is None

@@ -12,9 +12,9 @@ from waiting import DEADLINE_S, wait_until
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import NoTopicError
-from airflow_provider.kafka.topics.latest import LatestOffsets
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.partition_ends import LatestOffsets
 
 
 @pytest.mark.usefixtures("nothing_left_open")

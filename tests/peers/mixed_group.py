@@ -15,7 +15,7 @@ from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.live.classic import ClassicMemberships
-from airflow_provider.group.live.member import GroupMember
+from airflow_provider.group.live.classic_member import GroupMember
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings

@@ -142,7 +142,7 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="does not write down what workers keep",
-        module=f"{_LEADING}.kept",
+        module=f"{_LEADING}.kept_failures",
         edits=(("    if not kept:\n        return decided\n", "    return decided\n"),),
         plan="failing",
         broken=(_COMPLETE,),
@@ -156,7 +156,7 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="has two workers keep what both report",
-        module=f"{_LEADING}.kept",
+        module=f"{_LEADING}.kept_failures",
         edits=(("if times > 1)", "if times > 2)"),),
         unit_test="tests/unit/group/classic/leader/test_leader_kept.py",
     ),

@@ -247,7 +247,7 @@ LEARNER_MUTATIONS = (
     ),
     Mutation(
         name="hears of learners before it has begun",
-        module="airflow_provider.group.live.member",
+        module="airflow_provider.group.live.classic_member",
         edits=(
             (
                 "if self.state.lessons.learned and self.state.phase is not Phase.INITIAL:",

@@ -393,7 +393,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="leaves before it is known why",
-        module="airflow_provider.group.live.member",
+        module="airflow_provider.group.live.classic_member",
         edits=(("            await self._listener.farewell()\n", "            pass\n"),),
         unit_test=(
             "tests/unit/worker/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it"

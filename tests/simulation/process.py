@@ -251,7 +251,7 @@ class Process:
         self.asked.look_later()
 
     def _hear_of_learners(self) -> None:
-        """As in ``group/live/member.py``: before anything that may make it join."""
+        """As in ``group/live/classic_member.py``: before anything that may make it join."""
         lessons = self.state.lessons
         if not lessons.learned or self.state.phase is Phase.INITIAL:
             return

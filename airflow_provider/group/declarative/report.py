@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.coordinator.settings import CONFIG_NAMES
-from airflow_provider.group.declarative.coordinator.state import GroupState
 from airflow_provider.group.declarative.protocol.model import CurrentAssignment
 from airflow_provider.values.model import MemberId, TaskId, Tasks, tasks_to_json
 

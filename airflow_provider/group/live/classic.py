@@ -12,7 +12,7 @@ from airflow_provider.group.classic.member.events import Resumed, Started
 from airflow_provider.group.classic.member.saved import resume, taken_over
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState
-from airflow_provider.group.live.member import GroupMember
+from airflow_provider.group.live.classic_member import GroupMember
 from airflow_provider.group.live.shared import shared_transport
 from airflow_provider.group.membership import KnowsGone, MembershipListener, Saved
 from airflow_provider.kafka.clock import now_ms, wall_ms

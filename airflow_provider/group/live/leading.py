@@ -14,8 +14,8 @@ from typing import Final
 from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.assignment.model import Absence
 from airflow_provider.assignment.policy import Policy
-from airflow_provider.group.classic.leader.call import Call
 from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.kafka.clock import now_ms, wall_ms

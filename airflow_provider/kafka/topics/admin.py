@@ -18,7 +18,6 @@ from confluent_kafka.admin import (
 from airflow_provider.kafka.compaction import warn_of_deletion
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell
-from airflow_provider.kafka.topics.end_offsets import EndOffsets
 from airflow_provider.kafka.topics.errors import (
     BrokerAwayError,
     NoTopicError,
@@ -26,10 +25,11 @@ from airflow_provider.kafka.topics.errors import (
     TopicError,
     TopicRightsError,
 )
-from airflow_provider.kafka.topics.latest import End
 from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
 from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.partition_ends import End
 from airflow_provider.kafka.topics.rights import Needs, Operation
+from airflow_provider.kafka.topics.shared_end_offsets import EndOffsets
 from airflow_provider.state.records import TopicNames
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 

@@ -34,8 +34,8 @@ from airflow_provider.spark.job import (
     rehearse_nothing,
 )
 from airflow_provider.spark.job.config_schema import config_schema_to_publish
-from airflow_provider.spark.job.entry_point import JOB_RAISES, check_allowed, load_job
 from airflow_provider.spark.job.fencing import AttemptGuard
+from airflow_provider.spark.job.loading import JOB_RAISES, check_allowed, load_job
 from airflow_provider.spark.job.planning import make_plan
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress

@@ -19,7 +19,7 @@ from airflow_provider.spark.attempts.spark_errors import (
     without_java_frames,
     without_traces,
 )
-from airflow_provider.spark.job.entry_point import EntryPointError
+from airflow_provider.spark.job.loading import EntryPointError
 from airflow_provider.spark.job.planning import PlanError
 from airflow_provider.spark.job.session_conf import SessionConfError
 

@@ -177,7 +177,7 @@ class TaskContext:
     :param attempt: which start this is, from 1
     :param run_key: the name of the run of a bounded job; None for a job without runs
     :param checkpoint_location: the folder for this task's streaming checkpoint. It is the same on each worker and in
-        each run, so a query continues where it stopped (see :mod:`airflow_provider.spark.job.checkpoints`)
+        each run, so a query continues where it stopped (see :mod:`airflow_provider.spark.job.checkpoint_folder`)
     """
 
     job: str
@@ -290,7 +290,7 @@ class SparkJob:
         ``[]``: there is nothing to do. By default, one task with the job's configuration.
 
         The same task index should mean the same work from one plan to the next. If it does not, and the tasks are
-        streams, give each configuration a ``checkpoint_key`` (see :mod:`airflow_provider.spark.job.checkpoints`).
+        streams, give each configuration a ``checkpoint_key`` (see :mod:`airflow_provider.spark.job.checkpoint_folder`).
         """
         return [dict(job.config)]
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 import msgspec
 
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.job.entry_point import JOB_RAISES, EntryPointError, JobCodeError, load_job
+from airflow_provider.spark.job.loading import JOB_RAISES, EntryPointError, JobCodeError, load_job
 from airflow_provider.state.records.jobs import LARGEST_SCHEMA
 from airflow_provider.state.records.json_value import NotJsonError, to_small_json_value
 

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from airflow_provider.spark.job import JobContext, SparkJob
-from airflow_provider.spark.job.checkpoints import CheckpointError, check_segment
+from airflow_provider.spark.job.checkpoint_folder import CheckpointError, check_segment
 from airflow_provider.spark.job.config_schema import ConfigError, SchemaError, check_config
 from airflow_provider.state.records import CHECKPOINT_KEY, SLOTS_KEY
 from airflow_provider.state.records.json_value import NotJsonError, to_json_value

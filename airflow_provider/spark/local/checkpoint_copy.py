@@ -31,7 +31,7 @@ _COMPACTED: Final = frozenset({".compact"})
 _ID: Final = "metadata"
 """The file with the query's id. It is also the sign of life."""
 _PREFIX: Final = "rehearsal-"
-"""How the name of a copy begins. No checkpoint's name begins like this (``spark/job/checkpoints.py``)."""
+"""How the name of a copy begins. No checkpoint's name begins like this (``spark/job/checkpoint_folder.py``)."""
 _SIGN_EVERY_S: Final = 60.0
 ABANDONED_MS: Final = 15 * 60_000
 """A copy without a sign of life for this long is not in use. If a process was suspended for longer, its own copy may be

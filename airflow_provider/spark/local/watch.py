@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_provider.spark.local.application import RunningSpark
 from airflow_provider.spark.local.cluster import is_local
 from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_application import RunningSpark
 from airflow_provider.spark.local.standalone import MasterSays, ask_master
 
 if TYPE_CHECKING:

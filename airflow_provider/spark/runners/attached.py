@@ -13,8 +13,8 @@ from typing import Final
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.job.entry_point import load_job
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease, Lease
+from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.local.sight import LOOK_S, Sight
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
@@ -62,7 +62,7 @@ class AttachedRunner:
     for the end of the warm-up, but tells it to stop. If it does not stop, the attempt starts without it.
 
     :param on_event: called with the events of the tasks
-    :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.job.entry_point`)
+    :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.job.loading`)
     :param lease: what ``task.fence()`` checks
     :param sparks: gives the tasks their sessions
     :param mask: removes secrets from error messages

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.job.fencing import Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
-from airflow_provider.spark.local.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.local.jvm_lease import LeaseLeft
 from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.local.watch import look_at
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.spark.runners.attached import AttachedRunner

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf, set_conf
-from airflow_provider.spark.local.application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.local.cached_data import drop_what_was_cached, own_what_is_cached
 from airflow_provider.spark.local.cluster import is_local
 from airflow_provider.spark.local.job_counts import CountedJobs, JobCounts
@@ -36,6 +35,7 @@ from airflow_provider.spark.local.query_progress import (
 )
 from airflow_provider.spark.local.rehearsal import rehearse
 from airflow_provider.spark.local.shipping import explain_missing
+from airflow_provider.spark.local.spark_application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.local.task_threads import bind_session, unbind_session
 from airflow_provider.state.records.session_conf import POOL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from airflow_provider.state.reports.group_words import how_it_is, state_in_words
+from airflow_provider.state.reports.group_description import how_it_is, state_in_words
 from airflow_provider.state.reports.learners import by_owner, learners
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.progress import configured

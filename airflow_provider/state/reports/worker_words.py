@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.held_back import waits_for_airflow
-from airflow_provider.state.reports.group_words import how_it_is, state_in_words
+from airflow_provider.state.reports.group_description import how_it_is, state_in_words
 from airflow_provider.state.views.presence import stands_back
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId

@@ -17,9 +17,9 @@ from airflow_provider.group.holding import StopReason
 from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.spark.job.checkpoints import CheckpointError
+from airflow_provider.spark.job.checkpoint_folder import CheckpointError
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
-from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
+from airflow_provider.spark.runners.detached_queries import MakeQueries, nothing_detached
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.state.views.presence import has_said_that_it_leaves
 from airflow_provider.state.views.topic_view import About

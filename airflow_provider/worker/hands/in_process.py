@@ -11,9 +11,9 @@ from airflow_provider.spark.attempts.failures import Mask, nothing_secret, why_n
 from airflow_provider.spark.connect.connection import ServerConnection
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, is_connect
-from airflow_provider.spark.job.checkpoints import TEMPORARY
-from airflow_provider.spark.local.application import APPLICATION, LocalSparkSettings
+from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
 from airflow_provider.spark.local.errors import SparkStartError
+from airflow_provider.spark.local.spark_application import APPLICATION, LocalSparkSettings
 from airflow_provider.spark.local.time_zone import TIME_ZONE, UTC, time_zone_here
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark.runners.connect import ConnectRunner, close_connection
@@ -21,9 +21,9 @@ from airflow_provider.spark.runners.local import LocalRunner, release_spark
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.spark.runners.threads import in_thread
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.hands.ending_orphans import end_detached_queries
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.log_levels import LogLevels
-from airflow_provider.worker.hands.orphans import end_detached_queries
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.servers import Servers, TokenOf, no_token
 from airflow_provider.worker.lease import WorkerLease

@@ -11,7 +11,7 @@ from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer, ConnectSettings
 from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import OnEvent
-from airflow_provider.spark.runners.detached import DetachedQueries, MakeQueries
+from airflow_provider.spark.runners.detached_queries import DetachedQueries, MakeQueries
 from airflow_provider.spark.runners.watches import Watch
 
 TokenOf = Callable[[QueryHandle], Awaitable[str]]

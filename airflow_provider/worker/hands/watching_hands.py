@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer
-from airflow_provider.spark.job.checkpoints import TEMPORARY
+from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks

@@ -7,7 +7,7 @@ from typing import Final
 from airflow_provider.state.records import TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
-from airflow_provider.worker.tasks import orphans
+from airflow_provider.worker.tasks import ending_orphans
 from airflow_provider.worker.tasks.commands import EndOrphan, GiveUpWriting, Inform, StartAttempt, WriteStatus
 from airflow_provider.worker.tasks.events import (
     EpochAdvanced,
@@ -92,7 +92,7 @@ def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> 
 
 def end_unless_others_stay(x: Execution, task: TaskId) -> None:
     """Leave a detached task to the workers that stay. If none stays, end it."""
-    stay = orphans.others_stay(x)
+    stay = ending_orphans.others_stay(x)
     if stay:
         x.let_go(task)
     elif stay is False:

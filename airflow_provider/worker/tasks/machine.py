@@ -14,8 +14,8 @@ says so. A task that ends while it is being revoked is finished.
 Turns. A task waits until one slot is free, or as many as it wants. Jobs that were submitted first come first, and no
 other task overtakes one that waits for several slots. A planner takes no slot, because it is short and others wait for
 it. A waiting task may also have to wait for something else: for the delay before its next attempt; for a checkpoint
-that another task still has (``claims.py``); for Spark, if it has just ended; and for its trial, if Spark or its
-process has ended while it ran (``suspects.py``). A task that has ended elsewhere meanwhile is not started.
+that another task still has (``checkpoint_claims.py``); for Spark, if it has just ended; and for its trial, if Spark or
+its process has ended while it ran (``suspects.py``). A task that has ended elsewhere meanwhile is not started.
 
 Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
 its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
@@ -77,7 +77,7 @@ from typing import Final
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.status_view import said_since
 from airflow_provider.values.model import NO_TASKS, TaskId
-from airflow_provider.worker.tasks import assigned, attempts, declared_gone, learning, orphans, stalls
+from airflow_provider.worker.tasks import assigned, attempts, declared_gone, ending_orphans, learning, stalls
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import (
     AttemptBegan,
@@ -115,7 +115,7 @@ from airflow_provider.worker.tasks.events import (
     TopicsRead,
 )
 from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
-from airflow_provider.worker.tasks.runs.claims import LOOK_MS
+from airflow_provider.worker.tasks.runs.checkpoint_claims import LOOK_MS
 from airflow_provider.worker.tasks.runs.runs import RunState
 from airflow_provider.worker.tasks.runs.suspects import Turn
 from airflow_provider.worker.tasks.state import Execution
@@ -323,7 +323,7 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
         case AttemptEvent():
             return (event.task,)
         case TasksGiven() if not x.looked_for_orphans:
-            orphans.end_orphans(x)
+            ending_orphans.end_orphans(x)
             return sorted(event.tasks)
         case TasksGiven() | TasksRevoked():
             return sorted(event.tasks)
@@ -371,9 +371,9 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
-    orphans.end_all_unless_others_stay(x)
+    ending_orphans.end_all_unless_others_stay(x)
     if changed or x.status.group is not before.group:
-        orphans.end_orphans(x)
+        ending_orphans.end_orphans(x)
     if not changed:
         looking, told = x.runs.looking, x.runs.failed | x.runs.detached
         return sorted(looking | said_since(before, x.status, told)) if told or looking else ()

@@ -36,8 +36,8 @@ from airflow_provider.worker.tasks.commands import (
     WriteStopped,
 )
 from airflow_provider.worker.tasks.events import Event
-from airflow_provider.worker.tasks.runs import claims
-from airflow_provider.worker.tasks.runs.claims import Claims
+from airflow_provider.worker.tasks.runs import checkpoint_claims
+from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
 from airflow_provider.worker.tasks.runs.known_faults import KnownFaults
 from airflow_provider.worker.tasks.runs.learners import Learners
 from airflow_provider.worker.tasks.runs.process_deaths import died_with_its_process
@@ -450,7 +450,7 @@ class Execution:
         for message in blocked.news:
             self.do(Inform(message=message))
         if blocked.tasks and self.look_at_ms is None:
-            self.look_at_ms = self.now + claims.LOOK_MS
+            self.look_at_ms = self.now + checkpoint_claims.LOOK_MS
         return blocked.tasks
 
     def press_claims(self) -> None:

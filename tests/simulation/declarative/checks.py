@@ -10,7 +10,7 @@ from simulation.declarative import invariants
 from simulation.declarative.candidate import Candidate
 from simulation.declarative.shard_topics import KeyAndValue
 
-from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupCurrentMemberAssignmentKey
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
 from airflow_provider.values.model import Epoch, TaskId

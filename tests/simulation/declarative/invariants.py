@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from simulation.invariants import Broken, invariant
 
 from airflow_provider.group.declarative.assignors.remembered import decode_remembered
-from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.member.state import MembershipState, Phase
 from airflow_provider.group.declarative.protocol.model import AWAY, JOINING, CurrentAssignment
 from airflow_provider.group.declarative.protocol.units import tasks_of

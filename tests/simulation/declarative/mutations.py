@@ -72,7 +72,7 @@ DECLARATIVE_MUTATIONS = (
     # ---- the coordinator
     Mutation(
         name="gives away immediately what a fenced member had",
-        module=f"{COORDINATOR}.members",
+        module=f"{COORDINATOR}.membership_changes",
         edits=(
             (
                 "    _linger(turn, desk, member_id, desk.state.current[member_id].held, last_said)\n",
@@ -85,7 +85,7 @@ DECLARATIVE_MUTATIONS = (
     ),
     Mutation(
         name="takes a static member's tasks for free when it returns as another process",
-        module=f"{COORDINATOR}.members",
+        module=f"{COORDINATOR}.membership_changes",
         edits=(("        _linger(turn, desk, former, had.held, None)\n", "        turn.give(desk, former, None)\n"),),
         plan="declarative-members",
         broken=(_HELD, _ONE_WRITES),

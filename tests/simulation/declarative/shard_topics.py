@@ -101,7 +101,7 @@ class ShardTopics:
 
 
 class SimulatedLog:
-    """The shard as one coordinator sees it (a :class:`~airflow_provider.group.declarative.server.machine.ShardLog`)."""
+    """The shard as one coordinator sees it (a :class:`~airflow_provider.group.declarative.server.ports.ShardLog`)."""
 
     forgotten = False
     granted_ms = 0

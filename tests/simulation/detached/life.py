@@ -15,7 +15,7 @@ from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import RunnerEvent
-from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.spark.runners.detached_queries import DetachedQueries
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.worker.hands.orders import heard, order_to_watch

@@ -10,7 +10,7 @@ from simulation.detached.servers import CallsOfServer, Server
 
 from airflow_provider.spark.attempts import blame as spark_blame
 from airflow_provider.spark.runner import TaskOrder
-from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.spark.runners.detached_queries import DetachedQueries
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.status_view import StatusView
 from airflow_provider.values.model import TaskId

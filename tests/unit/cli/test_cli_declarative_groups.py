@@ -14,7 +14,7 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli import declarative_groups
 from airflow_provider.cli import groups as groups_module
 from airflow_provider.cli.main import main
-from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.protocol.sharding import partition_of
 from airflow_provider.group.declarative.protocol.units import units_of
 from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember

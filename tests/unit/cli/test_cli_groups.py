@@ -26,8 +26,8 @@ from airflow_provider.state.records import (
     WorkerPhase,
 )
 from airflow_provider.state.records.awaited import Awaited
-from airflow_provider.state.reports.description import JobDescription
-from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.group_description import as_lines
+from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.groups import group_in_short

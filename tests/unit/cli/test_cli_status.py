@@ -17,7 +17,7 @@ from airflow_provider.state.records import (
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.group_description import as_lines
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import TaskId, WorkerId

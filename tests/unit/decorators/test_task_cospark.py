@@ -17,7 +17,7 @@ from airflow_provider.decorators.cospark import CosparkJob, cospark_task
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
 from airflow_provider.spark.job.config_schema import ConfigError, check_config_here
-from airflow_provider.spark.job.entry_point import EntryPointNotAllowedError, load_job
+from airflow_provider.spark.job.loading import EntryPointNotAllowedError, load_job
 
 DAG_FILE = """
 from airflow.sdk import DAG, task

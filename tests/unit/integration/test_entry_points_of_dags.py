@@ -11,7 +11,7 @@ from dag_files import Parse, parsing
 
 from airflow_provider.integration.entry_points import entry_point_of
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
-from airflow_provider.spark.job.entry_point import load_job
+from airflow_provider.spark.job.loading import load_job
 
 DAG_FILE = """
 from airflow_provider.spark.job import SparkJob, spark_job

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.jobs.kafka_to_table import KafkaToTable
 from airflow_provider.spark.job import JobContext
 from airflow_provider.spark.job.config_schema import ConfigError, check_config, json_schema_of
-from airflow_provider.spark.job.entry_point import load_job
+from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.job.planning import PlanError, make_plan
 from airflow_provider.ui.views.config_form import FieldKind, form_fields
 

@@ -18,7 +18,7 @@ from airflow_provider.spark.attempts.blame import TaskToBlame, WriterToBlame, bl
 from airflow_provider.spark.attempts.failures import describe, is_retryable
 from airflow_provider.spark.job import FencedError, JobContext, TaskContext
 from airflow_provider.spark.job.config_schema import ConfigError, check_config, json_schema_of
-from airflow_provider.spark.job.entry_point import load_job
+from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.job.planning import PlanError, make_plan
 from airflow_provider.ui.views.config_form import FieldKind, form_fields
 

@@ -21,7 +21,7 @@ from airflow_provider.state.records import ActionEvent, TaskState, encode
 from airflow_provider.state.records.awaited import Awaited
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.ui import drawing, watching
+from airflow_provider.ui import bokeh_scripts, watching
 from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 from airflow_provider.ui.watching import WatchedGroup
 from airflow_provider.values.model import WorkerId
@@ -221,15 +221,15 @@ def test_a_group_that_the_address_names_is_read_while_the_scripts_are_fetched() 
 
 def test_what_draws_comes_from_its_wheel_and_the_page_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with page_of().browser("VIEWER") as browser:
-        assert browser.get(f"/drawing/{drawing.SCRIPTS[0]}").status_code == 200
+        assert browser.get(f"/drawing/{bokeh_scripts.SCRIPTS[0]}").status_code == 200
         assert browser.get("/drawing/other.js").status_code == 404
         assert 'data-drawing=""' in browser.get("/").text
 
         def find_spec(name: str, package: str | None = None) -> None: ...
 
-        monkeypatch.setattr(drawing, "find_spec", find_spec)
+        monkeypatch.setattr(bokeh_scripts, "find_spec", find_spec)
         assert re.search(r'data-drawing="[^"]*pip install', browser.get("/").text)
-        assert browser.get(f"/drawing/{drawing.SCRIPTS[0]}").status_code == 404
+        assert browser.get(f"/drawing/{bokeh_scripts.SCRIPTS[0]}").status_code == 404
 
 
 def test_no_file_of_the_page_makes_markup_or_script_of_text() -> None:

@@ -37,9 +37,8 @@ from airflow_provider.integration.one_shot import (
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.state.operations.operations import OperationError
 from airflow_provider.state.records import TaskState
-from airflow_provider.ui import finding
+from airflow_provider.ui import finding, waiting_limit
 from airflow_provider.ui.rights import ACTING_HEADER, may_see_dag
-from airflow_provider.values import turns
 
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 TEAMS = ("red", "blue")
@@ -251,8 +250,8 @@ def test_a_team_made_anew_is_not_told_what_the_former_one_was(page: Page, monkey
         connections=Connections(lambda: [name], lambda _: its_own),
         watches=StillWatches({its_own: cluster}),
     )
-    monkeypatch.setattr(turns, "MOST_IN_TURN", 0)
-    cluster.groups["etl"]._turns = turns.Turns()
+    monkeypatch.setattr(waiting_limit, "MOST_IN_TURN", 0)
+    cluster.groups["etl"]._turns = waiting_limit.Turns()
     assert ask_for_jobs().status_code == 503
 
 
@@ -290,8 +289,8 @@ def test_nobody_is_answered_from_what_another_team_was_told(page: Page) -> None:
 
 def test_who_can_not_wait_gets_the_last_answer_to_their_own_teams(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names_in(told(page, "red")) == ["kafka@red"]
-    monkeypatch.setattr(turns, "MOST_IN_TURN", 0)
-    page.app.state.world = replace(page.app.state.world, listing=turns.Turns())
+    monkeypatch.setattr(waiting_limit, "MOST_IN_TURN", 0)
+    page.app.state.world = replace(page.app.state.world, listing=waiting_limit.Turns())
     assert names_in(told(page, "red")) == ["kafka@red"]
     assert told(page, "blue").status_code == 503
 

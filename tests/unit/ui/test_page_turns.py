@@ -15,11 +15,10 @@ from waiting import DEADLINE_S
 
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.ui import questions
+from airflow_provider.ui import questions, waiting_limit
 from airflow_provider.ui.views.jobs import JobLine, job_lines
+from airflow_provider.ui.waiting_limit import MOST_IN_TURN, Turns
 from airflow_provider.ui.watching import WatchedGroup
-from airflow_provider.values import turns
-from airflow_provider.values.turns import MOST_IN_TURN, Turns
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 
@@ -58,7 +57,7 @@ def test_what_many_wait_for_is_made_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_if_too_many_wait_the_last_answer_is_given_or_one_is_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST_IN_TURN", 1)
+    monkeypatch.setattr(waiting_limit, "MOST_IN_TURN", 1)
     topics = StillTopics(jobs=jobs_snapshot(job(), tasks=3))
     page = make_page(topics)
     with page.browser("VIEWER") as browser:

@@ -18,7 +18,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import OnEvent
-from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.spark.runners.detached_queries import DetachedQueries
 from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.values.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import Ending, Outcome

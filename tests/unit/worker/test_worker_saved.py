@@ -10,7 +10,7 @@ import pytest
 from stand_ins import IdleListener
 from worker_life import Life, living
 
-from airflow_provider.group.live.member import GroupMember
+from airflow_provider.group.live.classic_member import GroupMember
 from airflow_provider.group.membership import Memberships
 from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.values.saved import SAVED_VERSION, check_saved

@@ -17,11 +17,11 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.live.classic import ClassicMemberships
-from airflow_provider.group.live.member import GroupMember
+from airflow_provider.group.live.classic_member import GroupMember
 from airflow_provider.group.membership import Memberships
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.spark.runner import OnEvent
-from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
+from airflow_provider.spark.runners.detached_queries import MakeQueries, nothing_detached
 from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_provider.assignment.learners import extensible
 from airflow_provider.assignment.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import Memory, Round
-from airflow_provider.group.classic.leader.call import Call
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.state.rounds.causes import names_in_short
 from airflow_provider.state.rounds.classic import ClassicRecord

@@ -13,8 +13,8 @@ from airflow_provider.assignment.model import GroupAssignment, Memory, Move, Mov
 from airflow_provider.assignment.portions import uneven
 from airflow_provider.assignment.shares import minus, without
 from airflow_provider.group.classic.leader import extensible_round
-from airflow_provider.group.classic.leader.call import Call
-from airflow_provider.group.classic.leader.kept import Kept, keeping, kept_of
+from airflow_provider.group.classic.leader.kept_failures import Kept, keeping, kept_of
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import JoinedMember
 from airflow_provider.group.classic.wire import CODECS
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment

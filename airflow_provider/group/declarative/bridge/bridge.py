@@ -20,8 +20,8 @@ from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_cla
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, ToBridge
 from airflow_provider.group.declarative.server.bridges import PutWord
 from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.live.classic_member import GroupMember
 from airflow_provider.group.live.leading import last_round
-from airflow_provider.group.live.member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.group_requests.transport import GroupTransport

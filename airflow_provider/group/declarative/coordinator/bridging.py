@@ -23,7 +23,7 @@ a higher epoch.
 
 from __future__ import annotations
 
-from airflow_provider.group.declarative.coordinator import computing, members
+from airflow_provider.group.declarative.coordinator import computing, membership_changes
 from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.group.declarative.coordinator.turn import Turn
@@ -62,7 +62,7 @@ def _fence_holders_of_others(turn: Turn, desk: Desk, tasks: Tasks) -> None:
     for member_id in list(state.members):
         if not state.current[member_id].held <= tasks:
             message = f"classic workers may have been given tasks of {member_id}"
-            members.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
+            membership_changes.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
 
 
 def claims(desk: Desk) -> Tasks:

@@ -13,15 +13,15 @@ At the end of a turn, only those members are looked at for which something may h
 released task (``GroupState.wanted_by``), one that was chosen, or all when there is a new target. So a heartbeat that
 changes nothing costs the same in a group of any size.
 
-===============  ===================================================================================================
-validation.py    checks requests by themselves
-heartbeat.py     the five steps of a heartbeat
-members.py       join, change, come back, leave, be removed: each a new epoch of the group, if it matters to assignors
-computing.py     a new target for the new epoch
-bridging.py      a group that also has classic workers
-configuring.py   the settings that people give one group
-answering.py     one step of a member towards its target (``group/declarative/protocol/reconcile.py``), and the answer
-===============  ===================================================================================================
+=====================  ===================================================================================
+validation.py          checks requests by themselves
+heartbeat.py           the five steps of a heartbeat
+membership_changes.py  join, change, come back, leave: a new epoch of the group, if it matters to assignors
+computing.py           a new target for the new epoch
+bridging.py            a group that also has classic workers
+configuring.py         the settings that people give one group
+answering.py           one step of a member towards its target (``protocol/reconcile.py``), and the answer
+=====================  ===================================================================================
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from airflow_provider.group.declarative.coordinator import (
     bridging,
     computing,
     configuring,
-    members,
+    membership_changes,
     validation,
 )
 from airflow_provider.group.declarative.coordinator.desk import Desk, MadeOf, Untaken
@@ -48,9 +48,9 @@ from airflow_provider.group.declarative.coordinator.events import (
     TimerFired,
     ToBridge,
 )
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.coordinator.heartbeat import on_heartbeat
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.coordinator.state import GroupState
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.coordinator.values import epoch_record
@@ -273,12 +273,13 @@ def _on_timer(turn: Turn, timer: Timer) -> None:
     match timer.kind:
         case Kind.SESSION:
             unknown = KafkaErrorCode.UNKNOWN_MEMBER_ID
-            members.remove(turn, desk, member_id, error=unknown, message=f"the session of {member_id} has ended")
+            message = f"the session of {member_id} has ended"
+            membership_changes.remove(turn, desk, member_id, error=unknown, message=message)
         case Kind.REBALANCE:
             message = f"{member_id} has not stopped its revoked tasks in time"
-            members.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
+            membership_changes.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
         case Kind.LINGERING:
-            members.has_ended(turn, desk, member_id)
+            membership_changes.has_ended(turn, desk, member_id)
         case Kind.HELD:
             answering.release(turn, desk, member_id)
         case Kind.COMPUTE:

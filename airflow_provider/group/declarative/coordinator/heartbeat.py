@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.group.declarative.coordinator import members, selection
+from airflow_provider.group.declarative.coordinator import membership_changes, selection
 from airflow_provider.group.declarative.coordinator.answering import answer_or_hold, take_step
 from airflow_provider.group.declarative.coordinator.desk import Desk, Held
 from airflow_provider.group.declarative.coordinator.events import RequestArrived
@@ -79,7 +79,7 @@ class _Heartbeat:
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
                 f"{self.member_id} is not in the group; a member that joins must own nothing, and fill all fields",
             )
-        members.join(self.turn, self.desk, self.member_id, self._said())
+        membership_changes.join(self.turn, self.desk, self.member_id, self._said())
         return True
 
     def _take_place_of(self, former: MemberId) -> bool:
@@ -92,7 +92,7 @@ class _Heartbeat:
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
                 f"{self.member_id} is not in the group; a member that replaces {former} must own nothing",
             )
-        members.take_place(self.turn, self.desk, former, self.member_id, self._said())
+        membership_changes.take_place(self.turn, self.desk, former, self.member_id, self._said())
         return True
 
     def _come_back(self) -> bool:
@@ -101,7 +101,7 @@ class _Heartbeat:
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
                 f"{self.member_id} has left; a member that comes back must own nothing",
             )
-        members.come_back(self.turn, self.desk, self.member_id)
+        membership_changes.come_back(self.turn, self.desk, self.member_id)
         return self._change()
 
     # ---- 3: its epoch
@@ -119,17 +119,17 @@ class _Heartbeat:
             return True
         message = f"{self.member_id} is in epoch {current.epoch}, not in {asked}"
         fenced = KafkaErrorCode.FENCED_MEMBER_EPOCH
-        members.fence(self.turn, self.desk, self.member_id, error=fenced, message=message)
+        membership_changes.fence(self.turn, self.desk, self.member_id, error=fenced, message=message)
         return self._refuse(fenced, message)
 
     # ---- 4: what the member says of itself
 
     def _change(self) -> bool:
-        members.change(self.turn, self.desk, self.member_id, self._said())
+        membership_changes.change(self.turn, self.desk, self.member_id, self._said())
         return True
 
     def _said(self) -> Member:
-        return members.said(self.desk.state.members.get(self.member_id), self.heartbeat, self.event)
+        return membership_changes.said(self.desk.state.members.get(self.member_id), self.heartbeat, self.event)
 
     def _is_supported(self) -> bool:
         """Whether its assignors fit those of the others. This is part of the validation, before anything changes."""
@@ -170,16 +170,16 @@ class _Heartbeat:
         """Let a member leave. It has stopped everything by then, also if it was removed before."""
         state, member_id = self.desk.state, self.member_id
         if member_id not in state.members:
-            members.has_ended(self.turn, self.desk, member_id)
+            membership_changes.has_ended(self.turn, self.desk, member_id)
             self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group")
             return
         if self.heartbeat.member_epoch == LEAVING:
-            members.leave(self.turn, self.desk, member_id, self._said())
+            membership_changes.leave(self.turn, self.desk, member_id, self._said())
         elif state.members[member_id].instance_id != self.heartbeat.instance_id:
             self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} has another instance id")
             return
         else:
-            members.leave_for_a_while(self.turn, self.desk, member_id)
+            membership_changes.leave_for_a_while(self.turn, self.desk, member_id)
         self.turn.reply(
             self.event.request,
             ConnectGroupHeartbeatResponse(member_epoch=self.heartbeat.member_epoch, heartbeat_interval_ms=0),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.coordinator.prepared import Prepared
-from airflow_provider.group.declarative.coordinator.state import GroupState
 from airflow_provider.group.declarative.protocol.model import (
     LEAVING,
     AssignmentEpoch,

@@ -15,7 +15,7 @@ from airflow_provider.group.declarative.coordinator.coordinator import Coordinat
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.server.bridges import Bridges
 from airflow_provider.group.declarative.server.server import ShardObserver, ShardServer
-from airflow_provider.group.declarative.takeover import warn_of_short_sessions
+from airflow_provider.group.declarative.session_lengths import warn_of_short_sessions
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings

@@ -11,7 +11,7 @@ from airflow_provider.group.declarative.protocol.model import JOINING
 from airflow_provider.group.declarative.protocol.wire.apis import RequestBody
 from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.server.bridges import Bridges, BridgeWord, PutWord
-from airflow_provider.group.declarative.server.machine import Machine
+from airflow_provider.group.declarative.server.ports import Machine
 
 _LEAST_LEASE_MS: Final = 1_000
 """The shortest lease of a bridge with which heartbeats are answered: a shorter session would be over too soon."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
 from airflow_provider.group.declarative.server.bridges import BridgeWord
-from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.classic_workers import Seen
 from airflow_provider.values.model import Tasks
 
 FULL: Final = 10_000

@@ -18,9 +18,9 @@ from airflow_provider.group.declarative.protocol.model import JOINING
 from airflow_provider.group.declarative.protocol.wire.apis import RequestBody
 from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.server.bridges import BridgeWord
-from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.classic_workers import Seen
 from airflow_provider.group.declarative.server.crossing import Crossing
-from airflow_provider.group.declarative.server.machine import Machine
+from airflow_provider.group.declarative.server.ports import Machine
 from airflow_provider.values.error_codes import KafkaErrorCode
 
 Look = Callable[[str], None]

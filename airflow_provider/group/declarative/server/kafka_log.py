@@ -15,7 +15,7 @@ from airflow_provider.group.declarative.server.errors import AbortedError, Shard
 from airflow_provider.group.declarative.server.handled import Handled, Note, read_handled
 from airflow_provider.group.declarative.server.loading import read_records
 from airflow_provider.group.declarative.server.producer import ShardProducer
-from airflow_provider.kafka.topics.latest import LatestOffsets
+from airflow_provider.kafka.topics.partition_ends import LatestOffsets
 
 _ANSWER_S: Final = 5.0
 _AGAIN_S: Final = 0.2
@@ -25,7 +25,7 @@ _GENERATION_S: Final = 0.1
 
 
 class KafkaShardLog:
-    """A :class:`~airflow_provider.group.declarative.server.machine.ShardLog` in Kafka, with a transactional producer.
+    """A :class:`~airflow_provider.group.declarative.server.ports.ShardLog` in Kafka, with a transactional producer.
 
     :param shards: how many there are, to be noted
     :param group: returns the present metadata of the consumer group

@@ -12,7 +12,7 @@ from airflow_provider.group.declarative.coordinator.desk import Untaken
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
 from airflow_provider.group.declarative.protocol.wire.records import group_id_of
 from airflow_provider.group.declarative.server.errors import OversizedError
-from airflow_provider.group.declarative.server.machine import Machine
+from airflow_provider.group.declarative.server.ports import Machine
 from airflow_provider.values.model import Tasks
 
 log: Final = logging.getLogger(__name__)

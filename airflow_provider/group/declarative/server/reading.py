@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from airflow_provider.group.declarative.coordinator.state import GroupState
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, partition_of
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
 from airflow_provider.group.declarative.server.loading import read_moment

@@ -31,15 +31,15 @@ from airflow_provider.group.declarative.protocol.wire.apis import RequestBody
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
 from airflow_provider.group.declarative.protocol.wire.records import decode_record, encode_record
 from airflow_provider.group.declarative.server.bridges import BridgeWord
-from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.classic_workers import Seen
 from airflow_provider.group.declarative.server.crossing import Crossing
 from airflow_provider.group.declarative.server.errors import AbortedError, BlamedError, OversizedError, ShardError
 from airflow_provider.group.declarative.server.faulty import QUARANTINED, Faulty
 from airflow_provider.group.declarative.server.held import FAILED, Held
 from airflow_provider.group.declarative.server.joining import Joining, Look, joins
-from airflow_provider.group.declarative.server.machine import Machine, ShardLog
 from airflow_provider.group.declarative.server.order import Order
 from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.ports import Machine, ShardLog
 from airflow_provider.kafka.topics.complaints import Complaints
 from airflow_provider.state.records.envelope import LARGEST_VALUE
 from airflow_provider.state.views.topic_view import Unreadable

@@ -21,8 +21,8 @@ from airflow_provider.group.declarative.server.faulty import Faulty
 from airflow_provider.group.declarative.server.held import Held
 from airflow_provider.group.declarative.server.inbox import Inbox
 from airflow_provider.group.declarative.server.joining import Look
-from airflow_provider.group.declarative.server.machine import Machine, ShardLog
 from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.ports import Machine, ShardLog
 from airflow_provider.group.declarative.server.serving import Clock, Serving
 from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.topics.errors import TopicError

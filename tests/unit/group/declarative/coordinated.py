@@ -14,8 +14,8 @@ from airflow_provider.group.declarative.coordinator.events import (
     RequestId,
     TimerFired,
 )
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.coordinator.settings import CONFIG_NAMES, CoordinatorSettings
-from airflow_provider.group.declarative.coordinator.state import GroupState
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
 from airflow_provider.group.declarative.protocol.wire.alter_configs import (

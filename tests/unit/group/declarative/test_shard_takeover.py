@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.takeover import NOTICED, noticed_after_ms, warn_of_short_sessions
+from airflow_provider.group.declarative.session_lengths import NOTICED, noticed_after_ms, warn_of_short_sessions
 
 
 def done(result: Any) -> Future[Any]:

@@ -13,8 +13,8 @@ from typing import Any
 from group_records import record_of
 
 from airflow_provider.assignment.policy import Deferred
-from airflow_provider.group.classic.leader.call import Call
 from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import JoinedMember
 from airflow_provider.group.classic.wire.v1 import encode_metadata
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider.group.classic.member.events import Request, RequestRejected, SendSync
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.group.live.asking import Asking
+from airflow_provider.group.live.sending import Asking
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import SyncResponse
 from airflow_provider.values.model import GenerationId, MemberId, SubProtocol, WorkerId

@@ -15,7 +15,7 @@ from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.live.classic import ClassicProtocol
-from airflow_provider.group.live.member import GroupMember
+from airflow_provider.group.live.classic_member import GroupMember
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.values.model import WorkerId

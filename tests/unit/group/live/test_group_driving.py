@@ -16,7 +16,7 @@ from airflow_provider.group.classic.member.lessons import Lessons
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor
-from airflow_provider.group.live.member import GroupMember
+from airflow_provider.group.live.classic_member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.topics.errors import ReaderFaultError, TopicError

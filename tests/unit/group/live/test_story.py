@@ -10,7 +10,7 @@ from airflow_provider.group.classic.member.events import (
     SendSync,
 )
 from airflow_provider.group.holding import StopReason
-from airflow_provider.group.live.member import is_routine
+from airflow_provider.group.live.classic_member import is_routine
 from airflow_provider.group.machine.events import StopTasks, TasksStopped, TimerFired
 from airflow_provider.state.records import JobDefinition, TaskWork
 from airflow_provider.values.error_codes import KafkaErrorCode

@@ -20,7 +20,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.topics import admin as admin_module
-from airflow_provider.kafka.topics import latest
+from airflow_provider.kafka.topics import partition_ends
 from airflow_provider.kafka.topics.admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError
 from airflow_provider.kafka.topics.outage import Outage
@@ -171,7 +171,7 @@ def answering(
 ) -> TopicAdmin:
     consumer = _Consumer(answers, takes_s)
     monkeypatch.setattr(admin_module, "AdminClient", _Admin)
-    monkeypatch.setattr(latest, "Consumer", lambda _: consumer)
+    monkeypatch.setattr(partition_ends, "Consumer", lambda _: consumer)
     return TopicAdmin({}, Outage("broker:9093"))
 
 

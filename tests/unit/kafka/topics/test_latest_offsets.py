@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from mock_brokers import LIST_OFFSETS, BrokerError, MockBrokers, mock_brokers
 from waiting import DEADLINE_S
 
-from airflow_provider.kafka.topics import latest
-from airflow_provider.kafka.topics.latest import End, LatestOffsets
+from airflow_provider.kafka.topics import partition_ends
+from airflow_provider.kafka.topics.partition_ends import End, LatestOffsets
 
 THERE, DELETED = ("a.jobs", 0), ("b.jobs", 0)
 
@@ -38,7 +38,7 @@ class Consumer:
 
 def test_a_topic_that_was_deleted_hides_no_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ends of many groups' topics are asked for together."""
-    monkeypatch.setattr(latest, "Consumer", Consumer)
+    monkeypatch.setattr(partition_ends, "Consumer", Consumer)
     monkeypatch.setattr(Consumer, "deleted", False)
     offsets = LatestOffsets({})
     assert told(offsets.ask((THERE, DELETED), timeout_s=1)) == {THERE: 7, DELETED: 7}
@@ -47,7 +47,7 @@ def test_a_topic_that_was_deleted_hides_no_other_end(monkeypatch: pytest.MonkeyP
     assert ends == {THERE: 7, DELETED: KafkaError._NOENT}, "whether it is missing or has no leader is not known here"
 
 
-def told(ends: Mapping[latest.Partition, End]) -> dict[latest.Partition, int]:
+def told(ends: Mapping[partition_ends.Partition, End]) -> dict[partition_ends.Partition, int]:
     """Ends, and the codes of errors."""
     return {each: end.code() if isinstance(end, KafkaError) else end for each, end in ends.items()}
 

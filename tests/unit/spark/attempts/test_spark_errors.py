@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider.spark.attempts.failures import describe, describe_query, traceback_of_query, traceback_tail
 from airflow_provider.spark.attempts.spark_errors import cause_in
-from airflow_provider.spark.job.entry_point import EntryPointError, load_job
+from airflow_provider.spark.job.loading import EntryPointError, load_job
 from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.state.records import TaskFailure, WorkerPhase, WorkerStatus, encode
 from airflow_provider.state.records.envelope import decode

@@ -24,7 +24,12 @@ from airflow_provider.spark.job import (
     is_stateful,
     spark_job,
 )
-from airflow_provider.spark.job.checkpoints import CheckpointError, checkpoint_location, checkpoint_root, usable_root
+from airflow_provider.spark.job.checkpoint_folder import (
+    CheckpointError,
+    checkpoint_location,
+    checkpoint_root,
+    usable_root,
+)
 from airflow_provider.spark.job.planning import PlanError, make_plan
 from airflow_provider.state.records.json_value import NotJsonError, to_json_value
 from airflow_provider.values.model import TaskId

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.job.entry_point import EntryPointError, EntryPointNotAllowedError, load_job
+from airflow_provider.spark.job.loading import EntryPointError, EntryPointNotAllowedError, load_job
 
 SOURCES = {
     "cosparkjobs/__init__.py": "",

@@ -21,10 +21,10 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.local import pulse, standalone, watch
-from airflow_provider.spark.local.application import LocalSparkSettings, RunningSpark, SparkApplication
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
 from airflow_provider.spark.local.shipping import Shipment
 from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_application import LocalSparkSettings, RunningSpark, SparkApplication
 from airflow_provider.spark.local.standalone import MasterSays
 from airflow_provider.spark.local.watch import look_at
 from airflow_provider.spark.runner import RunnerEvent, ServersSilent, SparkLost, TaskOrder, TaskStarted, TaskStopped

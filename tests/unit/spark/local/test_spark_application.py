@@ -16,10 +16,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_provider.spark.attempts.failures import why_no_spark
-from airflow_provider.spark.local import application
-from airflow_provider.spark.local.application import LocalSparkSettings, RunningSpark, SparkApplication
+from airflow_provider.spark.local import spark_application
 from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.spark.local.jvm_lease import ENDED_BY_LEASE
+from airflow_provider.spark.local.spark_application import LocalSparkSettings, RunningSpark, SparkApplication
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that is no client of a Spark Connect server, and has a JVM."""
     for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(application, "_require_java", lambda: None)
-    monkeypatch.setattr(application, "start_jvm", lambda conf, folder: None)
+    monkeypatch.setattr(spark_application, "_require_java", lambda: None)
+    monkeypatch.setattr(spark_application, "start_jvm", lambda conf, folder: None)
 
 
 @pytest.mark.usefixtures("without_java")
@@ -69,7 +69,7 @@ def test_a_worker_that_cannot_import_what_starts_spark_is_to_blame_and_no_task(
 ) -> None:
     for module in ("pyspark", "pyspark.sql"):
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(application, "_require_pyspark", lambda: None)
+    monkeypatch.setattr(spark_application, "_require_pyspark", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
         SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))

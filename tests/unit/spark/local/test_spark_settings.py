@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.spark.local.application import LocalSparkSettings, _conf
+from airflow_provider.spark.local.spark_application import LocalSparkSettings, _conf
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.hands.in_process import _connect_settings, _time_zone
 

@@ -11,7 +11,7 @@ from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import RunnerEvent, TaskOrder
-from airflow_provider.spark.runners.detached import DetachedQueries
+from airflow_provider.spark.runners.detached_queries import DetachedQueries
 from airflow_provider.values.model import Epoch, TaskId
 
 MINE, OTHER = ConnectServer(host="mine"), ConnectServer(host="other")

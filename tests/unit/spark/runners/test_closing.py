@@ -20,7 +20,7 @@ from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners import connect_session
 from airflow_provider.spark.runners.attached import AttachedRunner
 from airflow_provider.spark.runners.connect_session import ConnectSession
-from airflow_provider.spark.runners.detached import DetachedQueries, MakeQueries, nothing_detached
+from airflow_provider.spark.runners.detached_queries import DetachedQueries, MakeQueries, nothing_detached
 from airflow_provider.values.deadlines import Deadline
 from airflow_provider.values.model import NO_TASKS, Tasks
 from airflow_provider.worker.hands import executor as executor_module

@@ -33,7 +33,7 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark.runners.detached import SILENT
+from airflow_provider.spark.runners.detached_queries import SILENT
 from airflow_provider.values.model import Epoch, TaskId
 
 

@@ -11,7 +11,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.connect.watch_events import QueryLost, ServerBack, ServerSilent
 from airflow_provider.spark.runner import QueryAdopted, ServersSilent, SparkLost, TaskStopped
-from airflow_provider.spark.runners.detached import SILENT
+from airflow_provider.spark.runners.detached_queries import SILENT
 from airflow_provider.values.model import TaskId
 
 # ---- what is to run after all

@@ -14,9 +14,9 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark import warm_up
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
-from airflow_provider.spark.local.application import LocalSparkSettings
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
 from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_application import LocalSparkSettings
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     RunnerClosedError,

@@ -24,8 +24,8 @@ from airflow_provider.state.records import (
     WorkerStatus,
 )
 from airflow_provider.state.records.checkpoint_conf import without_effect
-from airflow_provider.state.reports.description import JobDescription
-from airflow_provider.state.reports.group_json import group_to_json
+from airflow_provider.state.reports.group_description_json import group_to_json
+from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed
 from airflow_provider.state.views.progress import JobState, job_progress

@@ -24,7 +24,7 @@ from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.metrics.room import NO_ROOM
 from airflow_provider.state.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
-from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.group_description import as_lines
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.state.reports.narration import epoch_in_words
 from airflow_provider.state.reports.report import GroupReport, JobReport

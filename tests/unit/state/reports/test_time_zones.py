@@ -24,7 +24,7 @@ from airflow_provider.cli.groups import describe
 from airflow_provider.cli.status import render
 from airflow_provider.group.live.classic import ClassicMemberships
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
-from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.group_description import as_lines
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.groups import group_in_short

@@ -12,8 +12,8 @@ from simulation.world import SETTINGS, World
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Policy
-from airflow_provider.group.classic.leader.call import Call
 from airflow_provider.group.classic.leader.leader import lead
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment, RebalanceWanted
 from airflow_provider.group.classic.wire import CODECS
 from airflow_provider.group.classic.wire.extensible import ExtensibleState

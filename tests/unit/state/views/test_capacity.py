@@ -24,7 +24,7 @@ from airflow_provider.state.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.group_description import as_lines
 from airflow_provider.state.reports.report import GroupReport
 from airflow_provider.state.views.capacity import SlotShortage, slot_shortage
 from airflow_provider.state.views.jobs_view import JobsSnapshot

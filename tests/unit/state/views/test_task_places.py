@@ -20,7 +20,7 @@ from airflow_provider.state.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.state.reports.description import JobDescription
+from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed, PlacedTask
 from airflow_provider.state.views.progress import job_progress

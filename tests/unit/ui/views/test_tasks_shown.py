@@ -14,8 +14,8 @@ from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.state.reports.description import JobDescription
-from airflow_provider.state.reports.group_words import as_lines
+from airflow_provider.state.reports.group_description import as_lines
+from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_detail, task_page
 from airflow_provider.ui.views.workers import workers

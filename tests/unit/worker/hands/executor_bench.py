@@ -13,7 +13,7 @@ from waiting import eventually
 from airflow_provider.kafka.topics.errors import BrokerAwayError
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner
-from airflow_provider.spark.runners.detached import MakeQueries, nothing_detached
+from airflow_provider.spark.runners.detached_queries import MakeQueries, nothing_detached
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.worker.hands.executor import TaskExecutor

@@ -24,8 +24,8 @@ from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
-from airflow_provider.spark.local.application import APPLICATION
 from airflow_provider.spark.local.errors import SparkStartError
+from airflow_provider.spark.local.spark_application import APPLICATION
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskEvent, TaskState
 from airflow_provider.values.model import Epoch, WorkerId

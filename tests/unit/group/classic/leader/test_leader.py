@@ -13,8 +13,8 @@ from member_script import tasks
 
 from airflow_provider.assignment.model import MoveReason
 from airflow_provider.assignment.policy import Deferred
-from airflow_provider.group.classic.leader.call import Call
 from airflow_provider.group.classic.leader.leader import LeaderAnswer, lead
+from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import JoinedMember
 from airflow_provider.state.rounds.classic import ClassicRecord, newer
 from airflow_provider.values.model import (

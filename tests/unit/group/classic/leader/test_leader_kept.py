@@ -10,7 +10,7 @@ from member_script import tasks
 from test_leader import W1, W2, call, member
 
 from airflow_provider.assignment.model import Memory
-from airflow_provider.group.classic.leader.kept import kept_of
+from airflow_provider.group.classic.leader.kept_failures import kept_of
 from airflow_provider.group.classic.leader.leader import lead
 from airflow_provider.values.bridge import BRIDGE
 from airflow_provider.values.model import NO_TASKS, SubProtocol, WorkerId

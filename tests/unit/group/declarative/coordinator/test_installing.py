@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from airflow_provider.group.declarative.assignors import CooperativeAssignor
 from airflow_provider.group.declarative.assignors.client_assignor import Assignment, WorkerFacts
 from airflow_provider.group.declarative.coordinator import values
+from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.coordinator.installing import installed, invalid, prepare, prepared_reply
 from airflow_provider.group.declarative.coordinator.prepared import Prepared
 from airflow_provider.group.declarative.coordinator.server_assignor import AssignorHere, server_assignors, voted
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, GroupConfiguration
-from airflow_provider.group.declarative.coordinator.state import GroupState
 from airflow_provider.group.declarative.member.computing import group_of
 from airflow_provider.group.declarative.member.computing import installed as handed
 from airflow_provider.group.declarative.protocol.model import (

@@ -17,7 +17,7 @@ from airflow_provider.group.declarative.protocol.wire.alter_configs import (
     AlterableConfig,
     ConnectGroupAlterConfigsRequest,
 )
-from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.classic_workers import Seen
 from airflow_provider.group.declarative.server.crossing import Crossing
 from airflow_provider.group.declarative.server.faulty import Faulty
 from airflow_provider.group.declarative.server.held import Held

@@ -7,9 +7,9 @@ import queue
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.group.declarative.server import jobs as jobs_module
-from airflow_provider.group.declarative.server.classic import Seen
-from airflow_provider.group.declarative.server.jobs import JobsFollower
+from airflow_provider.group.declarative.server import configured_tasks as jobs_module
+from airflow_provider.group.declarative.server.classic_workers import Seen
+from airflow_provider.group.declarative.server.configured_tasks import JobsFollower
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.values.error_codes import KafkaErrorCode
 

@@ -15,7 +15,7 @@ from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
-from airflow_provider.group.declarative.server.classic import Seen
+from airflow_provider.group.declarative.server.classic_workers import Seen
 from airflow_provider.group.declarative.server.errors import BlamedError, OversizedError, ShardError
 from airflow_provider.group.declarative.server.faulty import Faulty
 from airflow_provider.group.declarative.server.held import Held

@@ -25,8 +25,8 @@ from airflow_provider.state.records import (
     TaskWork,
     decode,
 )
-from airflow_provider.state.reports.description import JobDescription
 from airflow_provider.state.reports.group_events import EventFold, GroupEvent
+from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.reports.task_runs import run_to_json
 from airflow_provider.state.views.progress import job_progress
 from airflow_provider.state.views.shown_tasks import shown_status

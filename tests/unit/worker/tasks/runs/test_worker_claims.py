@@ -47,7 +47,7 @@ from airflow_provider.values.model import (
     TaskId,
     WorkerId,
 )
-from airflow_provider.worker.tasks.runs.claims import Claims
+from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
 
 pytestmark = pytest.mark.turned_clock

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider.state.records import HaltRecord, JobDefinition, TaskFailure, TaskState, TaskStatus
 from airflow_provider.state.records.failing import standing_error
 from airflow_provider.state.records.times import time_in_words
-from airflow_provider.state.reports.group_words import whose
+from airflow_provider.state.reports.group_description import whose
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.state.reports.task_runs import run_to_json
 from airflow_provider.state.views.jobs_view import JobsSnapshot

@@ -4,7 +4,7 @@ Every leader asks before it assigns, and a triggerer may hold a thousand members
 request is under way are combined in the next request. So no answer is older than its question.
 
 A thread asks, because a consumer's request blocks. An admin client would not block, but may end the process: see
-:class:`~airflow_provider.kafka.topics.latest.LatestOffsets`.
+:class:`~airflow_provider.kafka.topics.partition_ends.LatestOffsets`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from airflow_provider.kafka.topics.latest import End, LatestOffsets
+from airflow_provider.kafka.topics.partition_ends import End, LatestOffsets
 
 Answers = Mapping[str, End]
 """The end of each topic."""

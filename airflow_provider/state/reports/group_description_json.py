@@ -8,7 +8,7 @@ from typing import Any, Final
 from airflow_provider.assignment.policy import policy_to_json
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.failing import standing_error
-from airflow_provider.state.reports.group_words import how_it_is
+from airflow_provider.state.reports.group_description import how_it_is
 from airflow_provider.state.reports.learners import given_up, learners
 from airflow_provider.state.reports.task_runs import run_to_json
 from airflow_provider.state.reports.time_zones import different_time_zones

@@ -37,13 +37,13 @@ from airflow_provider.group.classic.member.member import handle
 from airflow_provider.group.classic.member.saved import save
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor
-from airflow_provider.group.live.asking import Asking, Question
 from airflow_provider.group.live.driving import Driving
 from airflow_provider.group.live.gone import GoneMembers
 from airflow_provider.group.live.leader_records import LeaderRecords
 from airflow_provider.group.live.leader_watch import LeaderWatch
 from airflow_provider.group.live.leading import assign, last_round
 from airflow_provider.group.live.ready_learners import ReadyLearners
+from airflow_provider.group.live.sending import Asking, Question
 from airflow_provider.group.machine.events import (
     Command,
     Event,

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.group.declarative.server.classic import Seen, look_at
+from airflow_provider.group.declarative.server.classic_workers import Seen, look_at
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.kafka.own_loop import OwnLoop
