@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulation.world import World
+from simulation.world import SETTINGS, World
 
 from airflow_provider.values.model import TaskId, planner_of
 
@@ -90,7 +90,10 @@ def test_the_group_settles_when_the_coordinator_moves_in_the_middle_of_a_rebalan
     world.run_until(lambda: world.settled and "w4" in world.coordinator.members, within_ms=30_000)
 
 
-def test_an_outage_shorter_than_the_lease_stops_nothing(world: World) -> None:
+@pytest.mark.parametrize("after_ms", range(0, SETTINGS.heartbeat_interval_ms, 250))
+def test_an_outage_shorter_than_the_lease_stops_nothing(world: World, after_ms: int) -> None:
+    """Wherever it begins between two heartbeats, the one that is lost is given up in time for another."""
+    world.run(after_ms)
     began = world.clock.now
     world.coordinator_away = True
     world.run(4_000)

@@ -167,8 +167,7 @@ class Wire:
                 error = coordinator.heartbeat(command.member_id, process.worker, command.generation)
             answer(lambda: answered(error))
 
-        timeout_ms = settings.session_timeout_ms - settings.lease_margin_ms
-        self._send(ask, Request.HEARTBEAT, command.seq, timeout_ms)
+        self._send(ask, Request.HEARTBEAT, command.seq, settings.heartbeat_timeout_ms)
 
     def _leave(self, command: SendLeave) -> None:
         process = self._process

@@ -197,8 +197,7 @@ class Asking:
             command.generation,
             command.member_id,
             settings.worker,
-            # So there is time for another one, over a new connection, before the lease is about to end.
-            timeout_s=(settings.session_timeout_ms - settings.lease_margin_ms) / 2000,
+            timeout_s=settings.heartbeat_timeout_ms / 1000,
         )
         return HeartbeatAnswered(
             now_ms=now_ms(),

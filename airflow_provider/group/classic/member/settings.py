@@ -42,6 +42,13 @@ class MemberSettings(CommonSettings):
         return by_a_slower_clock(self.rebalance_timeout_ms)
 
     @property
+    def heartbeat_timeout_ms(self) -> int:
+        """How long to wait for the answer to a heartbeat: so long that there is time for another one, over a new
+        connection, before the lease is about to end.
+        """
+        return (self.session_timeout_ms - self.lease_margin_ms) // 2
+
+    @property
     def ready_from(self) -> float:
         return self.limits.ready_from
 
