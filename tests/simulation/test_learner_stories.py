@@ -221,7 +221,7 @@ class TestScaleUpRunningApplication:
         )
         # Now the group reaches balance with 5 members and 5 tasks.
         group.is_in_balance_after(before + 4)
-        assert group.stopped == ["T1", "T1", "T3", "T3"]
+        assert sorted(group.stopped) == ["T1", "T1", "T3", "T3"], "for the third rebalance, S1 and S2 stop at once"
 
     def test_by_the_rule_when_ready(self) -> None:
         """The same four rebalances, but learned tasks run until their learner is ready."""
@@ -296,7 +296,7 @@ class TestNormalScaleDown:
         assert group.world.processes["S2"].state.phase is Phase.LEFT
         group.rebalance({"S1": Says("T1 T2 T3"), "S3": Says("T4 T5")}, S1=Says("T1 T2 T3"), S3=Says("T4 T5"))
         group.is_in_balance_after(before + 4)
-        assert group.stopped == (["T4", "T3"] if rule is WHEN_READY else ["T3", "T4", "T3"])
+        assert sorted(group.stopped) == (["T3", "T4"] if rule is WHEN_READY else ["T3", "T3", "T4"])
 
 
 class TestScalingUpFromEmptyGroup:
