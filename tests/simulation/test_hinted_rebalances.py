@@ -61,6 +61,17 @@ def test_a_flood_makes_each_member_heartbeat_every_100_ms_at_most(monkeypatch: p
         assert len(times) > 90, "they do heed hints"
 
 
+def test_a_task_that_takes_long_to_stop_keeps_nobody_waiting_when_it_has() -> None:
+    """By then, heartbeats have become rare again."""
+    world = World(5, stop_ms=(1_800, 1_800))
+    world.configure(TaskId("a", index) for index in range(4))
+    world.start("w1")
+    world.run(20_000)
+    world.start("w2")
+    world.run_until(lambda: len(world.running("w1")) == 2)
+    world.run_until(lambda: world.settled and len(world.running("w2")) == 2, within_ms=150)
+
+
 Story = list[tuple[dict[WorkerId, Tasks], dict[WorkerId, Tasks], dict[WorkerId, Tasks]]]
 
 

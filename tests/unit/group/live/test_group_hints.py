@@ -56,7 +56,6 @@ async def test_it_joins_the_rebalance_without_waiting_for_the_turn_of_its_heartb
     coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
     await topics.publish_worker(NEWCOMER)
     await eventually(lambda: len(coordinator.joins) == 2, "it joins the rebalance")
-    assert coordinator.heartbeats == 1
     await member.aclose()
 
 
