@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from airflow_provider.cli import orphans, plan_jobs, steer_jobs
+from airflow_provider.cli.deserted import status_now
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.shared.conf_option import SESSION, add_conf_option, conf_of
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
@@ -192,7 +193,8 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     if args.expand:
         return await _list_expanded(args, settings)
     async with group_read(settings, args.group) as topics:
-        found = [JobReport.of(name, topics.jobs, topics.status) for name in sorted(topics.jobs.jobs)]
+        status = await status_now(topics, settings)
+        found = [JobReport.of(name, topics.jobs, status) for name in sorted(topics.jobs.jobs)]
     if not found and not args.json:
         say(f"group {args.group} has no jobs")
     for report in found:
@@ -203,17 +205,16 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 async def _list_expanded(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with group_read(settings, args.group) as topics:
-        found = [JobDescription.of(name, topics.jobs, topics.status) for name in sorted(topics.jobs.jobs)]
+        found = JobDescription.of_all(topics.jobs, await status_now(topics, settings))
     for job in found:
-        assert job is not None
         _show(args, job)
     return 0
 
 
 async def _describe(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with group_read(settings, args.group) as topics:
-        jobs = topics.jobs
-        found = JobDescription.of(args.name, jobs, topics.status)
+        jobs, status = topics.jobs, await status_now(topics, settings)
+        found = JobDescription.of(args.name, jobs, status)
     if found is None:
         return _refuse(args, NoJobError(args.name, jobs.jobs), 1)
     _show(args, found)

@@ -67,7 +67,7 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with group_opened(settings, args.group) as topics:
         await read_on(topics)
         deserted = await is_deserted(args.group, settings)
-        found = list(orphans(topics.jobs, topics.status, deserted=deserted))
+        found = list(orphans(topics.jobs, topics.status.without_members() if deserted else topics.status))
         if args.forget:
             return await _forget(args.forget, found, topics)
         if args.end:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider.assignment.model import Move, one_by_one
-from airflow_provider.cli.deserted import seems_deserted
+from airflow_provider.cli.deserted import seems_deserted, status_now
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.names import add_group_argument
 from airflow_provider.cli.shared.reading import group_opened, group_read, read_on, reading_in_words
@@ -35,19 +35,21 @@ from airflow_provider.state.reports.durations import finished_times
 from airflow_provider.state.reports.group_warnings import group_warnings
 from airflow_provider.state.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.state.reports.report import GroupReport, JobReport
-from airflow_provider.state.reports.worker_words import known_workers, lost_in_words, waiting_for, worker_in_words
+from airflow_provider.state.reports.worker_words import known_workers, waiting_for, worker_in_words
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.presence import all_left, present, what_was
+from airflow_provider.state.views.presence import is_empty, what_was
 from airflow_provider.state.views.progress import configured, converged, job_progress, why_idle
 from airflow_provider.state.views.shown_tasks import kept_waiting_by, shown_status
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 from airflow_provider.values.in_short import in_short
+from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _STYLES = {
     TaskState.RUNNING: "green",
     TaskState.STALLED: "bold yellow",
+    TaskState.UNWATCHED: "bold yellow",
     TaskState.FINISHED: "dim",
     TaskState.FAILED: "bold red",
     TaskState.STOPPED: "yellow",
@@ -82,19 +84,22 @@ async def _watch(args: argparse.Namespace) -> None:
     console, settings = Console(), settings_of(args)
     if args.once or args.json:
         async with group_read(settings, args.group) as topics:
-            nobody = await seems_deserted(args.group, settings)
+            status = await status_now(topics, settings)
             if args.json:
-                about = as_json(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody)
-                say(*json.dumps(about, indent=2).split("\n"))
+                say(*json.dumps(as_json(args.group, topics.jobs, status, wall_ms=wall_ms()), indent=2).split("\n"))
                 return
-            console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody))
+            console.print(render(args.group, topics.jobs, status, wall_ms=wall_ms()))
         return
+    empty: Memo[StatusSnapshot, StatusSnapshot] = Memo()
     deserted = Polled(partial(seems_deserted, args.group, settings))
     async with group_opened(settings, args.group) as topics:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
 
             def show(*notes: str) -> None:
-                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=deserted.answer)
+                status = topics.status
+                if deserted.answer:
+                    status = empty.get(status, status.without_members)
+                page = render(args.group, topics.jobs, status, wall_ms=wall_ms())
                 live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
 
             await read_on(topics, lambda: show(reading_in_words(topics)))
@@ -112,45 +117,38 @@ async def _a_second_or(changed: asyncio.Event) -> None:
         await wait_at_most(1, changed.wait())
 
 
-def as_json(
-    group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, deserted: bool = False
-) -> dict[str, Any]:
+def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> dict[str, Any]:
     """The group as in a sensor's XCom, with its slots and jobs. Before its first rebalance it has no epoch."""
     report = GroupReport.of(jobs, status)
     progress = {name: JobReport.of(name, jobs, status) for name in sorted(jobs.jobs)}
     return {
         "group": group,
         **({"epoch": None} if report is None else report.to_json()),
-        "room": room(jobs, status, now_ms=wall_ms, deserted=deserted).to_json(),
+        "room": room(jobs, status, now_ms=wall_ms).to_json(),
         "jobs": {name: None if job is None else job.to_json() for name, job in progress.items()},
     }
 
 
-def render(
-    group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, deserted: bool = False
-) -> RenderableType:
-    """The group as a page: its epoch, its workers with their tasks, its jobs, the last moves.
-
-    :param deserted: whether the coordinator says that it has no members
-    """
+def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
+    """The group as a page: its epoch, its workers with their tasks, its jobs, the last moves."""
     return Group(
-        _headline(group, status, wall_ms, deserted),
-        *_room(jobs, status, wall_ms, deserted),
+        _headline(group, status, wall_ms),
+        *_room(jobs, status, wall_ms),
         *_idle(group, jobs, status),
         *(_text(f"  {warning}", style="yellow") for warning in group_warnings(jobs, status)),
-        _workers(jobs, status, wall_ms, present(status) if deserted else frozenset()),
+        _workers(jobs, status, wall_ms),
         _jobs(jobs, status),
         *_given_up(jobs, status),
         *_moves(jobs, status),
     )
 
 
-def _headline(group: str, status: StatusSnapshot, wall_ms: int, deserted: bool) -> Text:
+def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     record = status.group
     if record is None:
         return _text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
-    if deserted or all_left(status):
+    if is_empty(status):
         return _text(f"{group}: {what_was(status)} ({record.because})", style="bold")
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
@@ -158,8 +156,8 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int, deserted: bool) 
     return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.because})", style="bold")
 
 
-def _room(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int, deserted: bool) -> list[Text]:
-    words = room(jobs, status, now_ms=wall_ms, deserted=deserted).in_words
+def _room(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> list[Text]:
+    words = room(jobs, status, now_ms=wall_ms).in_words
     return [_text(f"  {words}")] if words else []
 
 
@@ -168,13 +166,13 @@ def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     return [] if reason is None else [_text(f"group {group} {reason}", style="yellow")]
 
 
-def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int, lost: frozenset[WorkerId]) -> Table:
+def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
     unfinished = configured(jobs, status.tasks)
     table = Table("worker", "state", "epoch", "tasks", expand=True)
     learning = learners(status)
     of_owner, of_learner = by_owner(learning), by_learner(learning)
     for name in known_workers(status):
-        state = lost_in_words(status.workers.get(name)) if name in lost else worker_in_words(name, status)
+        state = worker_in_words(name, status)
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""
@@ -191,7 +189,7 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
     by_state: dict[tuple[TaskState, str], list[str]] = {}
     for task in sorted(owned & unfinished):
         last = shown_status(task, jobs, status)
-        state = last.state if last else TaskState.PENDING
+        state = last.state if last else TaskState.UNASSIGNED if status.deserted else TaskState.PENDING
         names = by_state.setdefault((state, _where_or_why(last, status)), [])
         names.append(f"{jobs.label(task)}{_about(last, jobs.slots_of(task), wall_ms)}")
     text = Text()
@@ -223,9 +221,9 @@ def _where_or_why(last: TaskStatus | None, status: StatusSnapshot) -> str:
 
 def _about(last: TaskStatus | None, slots: int, wall_ms: int) -> str:
     since = last.running_ms(wall_ms) if last else None
+    far = last.how_far(wall_ms) if last and last.state.may_run else ""
     large = f"{slots} slots" if slots > 1 else ""
-    known = (large,) if last is None or since is None else (span(since), large, last.how_far(wall_ms))
-    about = ", ".join(filter(None, known))
+    about = ", ".join(filter(None, ("" if since is None else span(since), large, far)))
     return f" ({about})" if about else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
@@ -15,6 +16,7 @@ from airflow_provider.hooks.kafka_connection import defined, settings_in
 from airflow_provider.integration.parameters import choice, milliseconds, scale_goal
 from airflow_provider.integration.patience import patiently
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER, Needs
@@ -356,7 +358,7 @@ class SparkGroupHook(BaseHook):
 
     def job_progress(self, group: str, job: str) -> JobReport | None:
         """The progress of a job's present run; None if the group has no such job."""
-        return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
+        return self._look_now(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
         """The streams on Spark Connect servers that no worker of the group watches. The streams of a killed worker only
@@ -365,8 +367,7 @@ class SparkGroupHook(BaseHook):
         :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
         """
-        deserted = self._is_deserted(group)
-        return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=deserted))) or []
+        return self._look_now(group, lambda jobs, status: list(orphans(jobs, status)), for_certain=True) or []
 
     def end_orphans(self, group: str, allowed_spark_servers: Iterable[str] = ()) -> dict[str, str]:
         """Let their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
@@ -387,25 +388,19 @@ class SparkGroupHook(BaseHook):
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
             await topics.catch_up()
-            deserted = await is_deserted(group, settings)
-            found = orphans(topics.jobs, topics.status, deserted=deserted)
-            left = await ending.end_all(found, topics, servers.settings_of)
+            status = topics.status.without_members() if await is_deserted(group, settings) else topics.status
+            left = await ending.end_all(orphans(topics.jobs, status), topics, servers.settings_of)
             return {str(each.status.task): why for each, why in left}
 
         return self._act(group, RETRIER, end_all) or {}
 
     def describe_job(self, group: str, job: str) -> JobDescription | None:
         """A job's definition and its state; None if the group has no such job."""
-        return self.look(group, lambda jobs, status: JobDescription.of(job, jobs, status))
+        return self._look_now(group, lambda jobs, status: JobDescription.of(job, jobs, status))
 
     def describe_jobs(self, group: str) -> list[JobDescription]:
         """All jobs of a group likewise, by name; none if there is no such group."""
-
-        def described(jobs: JobsSnapshot, status: StatusSnapshot) -> list[JobDescription]:
-            found = (JobDescription.of(job, jobs, status) for job in sorted(jobs.jobs))
-            return [job for job in found if job is not None]
-
-        return self.look(group, described) or []
+        return self._look_now(group, JobDescription.of_all) or []
 
     def group_state(self, group: str) -> GroupReport | None:
         """The group's present epoch: its members, their tasks, what has moved; None before its first rebalance."""
@@ -418,9 +413,8 @@ class SparkGroupHook(BaseHook):
         :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
         """
-        deserted, waited_ms = self._is_deserted(group), milliseconds("waited_s", waited_s)
-        now = partial(room, now_ms=wall_ms(), waited_ms=waited_ms, deserted=deserted)
-        return self.look(group, now) or NO_ROOM
+        now = partial(room, now_ms=wall_ms(), waited_ms=milliseconds("waited_s", waited_s))
+        return self._look_now(group, now, for_certain=True) or NO_ROOM
 
     def groups(self, *, timeout_s: float = 30.0) -> list[str]:
         """The groups whose topics the connection's user can see.
@@ -443,6 +437,18 @@ class SparkGroupHook(BaseHook):
         except NoTopicError:
             return None
         return read(seen.jobs, seen.status)
+
+    def _look_now(self, group: str, read: Read[T], *, for_certain: bool = False) -> T | None:
+        """As :meth:`look`, with the coordinator's word on who is left; ``for_certain``: fail if there is none."""
+        from airflow_provider.integration.deserted import is_deserted
+
+        def with_members(jobs: JobsSnapshot, status: StatusSnapshot) -> T | None:
+            with nullcontext() if for_certain else suppress(TransportError, TopicError):
+                if self._run(partial(is_deserted, group)):
+                    status = status.without_members()
+            return read(jobs, status)
+
+        return self.look(group, with_members)
 
     def wait_for(self, group: str, read: Read[T], *, timeout_s: float | None = None) -> T:
         """Wait until ``read``, called with the group's topics, returns something, and return that. Also waits until the
@@ -483,11 +489,6 @@ class SparkGroupHook(BaseHook):
             return one_shot.act(self.get_settings(), group, needs, act)
         except NoTopicError:
             return None
-
-    def _is_deserted(self, group: str) -> bool:
-        from airflow_provider.integration.deserted import is_deserted
-
-        return self._run(partial(is_deserted, group))
 
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
         from airflow_provider.integration import one_shot

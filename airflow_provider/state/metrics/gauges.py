@@ -18,6 +18,7 @@ from airflow_provider.state.views.capacity import slot_shortage
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.progress import job_progress
+from airflow_provider.state.views.shown_tasks import shown_statuses
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_places import status_of, tasks_of
 from airflow_provider.values.model import planner_of
@@ -75,7 +76,8 @@ def _of_job(group: str, job: str, jobs: JobsSnapshot, status: StatusSnapshot, no
     words = tuple(_present_words(job, jobs, status))
     yield Sample(metric=declared.FAILING, value=sum(map(keeps_failing, words)), tags=(group, job))
     if jobs.jobs[job].kind is TaskKind.STREAMING:
-        yield from lags(group, job, words, now_ms)
+        shown = (last for _, last in shown_statuses(job, jobs, status, {}) if last is not None)
+        yield from lags(group, job, shown, now_ms)
 
 
 def _present_words(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:

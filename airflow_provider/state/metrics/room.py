@@ -77,19 +77,16 @@ NO_ROOM: Final = Room()
 """That of a group that does not exist."""
 
 
-def room(
-    jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int, waited_ms: int = 0, deserted: bool = False
-) -> Room:
+def room(jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int, waited_ms: int = 0) -> Room:
     """The slots of a group now. Takes time in proportion to the number of tasks.
 
     :param now_ms: wall clock, milliseconds since 1970
     :param waited_ms: only tasks that have waited for so long lack slots
-    :param deserted: whether the coordinator says that the group has no members
     """
-    there = frozenset[WorkerId]() if deserted else present(status)
+    there = present(status)
     staying = frozenset(worker for worker in there if not goes(worker, status))
     slots, runs = slots_or_mean(there, status), _running(there, jobs, status)
-    demand = _Demand(jobs, status, runs.keys(), now_ms=now_ms, waited_ms=waited_ms, deserted=deserted)
+    demand = _Demand(jobs, status, runs.keys(), now_ms=now_ms, waited_ms=waited_ms)
     if not staying:
         demand.add_planners()
     taken: Counter[WorkerId] = Counter()
@@ -144,14 +141,13 @@ class _Demand:
         *,
         now_ms: int,
         waited_ms: int,
-        deserted: bool,
     ) -> None:
         self.streams, self.others, self.later = Counter[int](), Counter[int](), Counter[int]()
         self._jobs = jobs
         self._status = status
         self._since_ms = now_ms - waited_ms
         self._any_wait = not waited_ms
-        self._lost = NO_TASKS if deserted or status.group is None else status.group.waiting
+        self._lost = NO_TASKS if status.deserted or status.group is None else status.group.waiting
         self._apart = runs | jobs.stopped_tasks()
         known: defaultdict[str, list[TaskId]] = defaultdict(list)
         for task in chain(status.tasks, (self._apart | self._lost) - status.tasks.keys()):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from airflow_provider.state.records import JobDefinition
 from airflow_provider.state.records.checkpoint_conf import without_effect
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.presence import present
+from airflow_provider.state.views.presence import is_watched, present
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.counted import counted
 from airflow_provider.values.in_short import in_short
@@ -16,11 +16,17 @@ from airflow_provider.values.model import TaskId
 
 def of_stop(tasks: Iterable[TaskId], jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[str, ...]:
     """:param tasks: those that are to stop"""
-    running = [jobs.label(task) for task in sorted(tasks) if (last := status.tasks.get(task)) and last.state.runs]
-    if not running:
-        return ()
-    what = counted(len(running), "running task")
-    return (f"waits until {what} {'has' if len(running) == 1 else 'have'} stopped: {in_short(running)}",)
+    there = present(status)
+    lasts = [last for task in sorted(tasks) if (last := status.tasks.get(task)) and last.state.runs]
+    running = [jobs.label(last.task) for last in lasts if is_watched(last, status, there)]
+    alone = [jobs.label(last.task) for last in lasts if last.lives_on and not is_watched(last, status, there)]
+    said = []
+    if running:
+        what = counted(len(running), "running task")
+        said.append(f"waits until {what} {'has' if len(running) == 1 else 'have'} stopped: {in_short(running)}")
+    if alone:
+        said.append(f"no worker is there to stop what may still run (see cospark jobs orphans): {in_short(alone)}")
+    return tuple(said)
 
 
 def of_change(before: JobDefinition, now: JobDefinition, jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from airflow_provider.state.records.spark_work import SparkWork
 from airflow_provider.state.records.stream_lag import StreamLag
 from airflow_provider.state.records.stream_progress import StreamProgress
 from airflow_provider.state.records.task_failure import TaskFailure
-from airflow_provider.state.records.times import since_in_words
+from airflow_provider.state.records.times import ago_in_words, since_in_words
 from airflow_provider.state.records.written import WrittenAsset
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
@@ -55,6 +55,11 @@ class TaskState(str, Enum):
     """A running stream that has not moved for longer than expected. Nobody writes this: people see it instead of
     *running* (:mod:`~airflow_provider.state.views.shown_tasks`).
     """
+    UNWATCHED = "unwatched"
+    """Was running, and no worker of the group watches it any more. A detached query may still run; any other task has
+    ended with its worker, or is about to. Nobody writes this: people see it instead of *running*
+    (:mod:`~airflow_provider.state.views.shown_tasks`).
+    """
     FINISHED = "finished"
     """Ended by itself. Not assigned again in this run."""
     FAILED = "failed"
@@ -77,8 +82,13 @@ class TaskState(str, Enum):
 
     @property
     def runs(self) -> bool:
-        """Whether an attempt of the task is under way."""
+        """Whether an attempt of the task is known to be under way."""
         return self in (TaskState.RUNNING, TaskState.STALLED)
+
+    @property
+    def may_run(self) -> bool:
+        """Whether an attempt of the task is under way, or was when it was last heard of."""
+        return self.runs or self is TaskState.UNWATCHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,14 +215,16 @@ class TaskStatus(Counted):
     def progress_in_words(self, now_ms: int | None = None) -> str:
         """What its last batch was, or what its Spark jobs have done; empty if nothing was reported.
 
-        :param now_ms: wall clock, to say for how long it is stalled; None: say since when
+        :param now_ms: wall clock, to say for how long it is stalled or unwatched; None: say since when
         """
-        stalled = ""
-        if self.stalled_since_ms is not None and self.state.runs:
-            stalled = f"no batch has ended {since_in_words(self.stalled_since_ms, now_ms)}"
+        amiss = ""
+        if self.state is TaskState.UNWATCHED:
+            amiss = f"no worker watches it, last heard of {ago_in_words(self.heard_ms, now_ms)}"
+        elif self.stalled_since_ms is not None and self.state.runs:
+            amiss = f"no batch has ended {since_in_words(self.stalled_since_ms, now_ms)}"
         far = self.work.in_words() if self.work else ""
         far = self.progress.batch_in_words if self.progress else far
-        return ", ".join(filter(None, (stalled, far)))
+        return ", ".join(filter(None, (amiss, far)))
 
     def how_far(self, now_ms: int) -> str:
         """Its progress and its lag in words.
@@ -227,12 +239,12 @@ class TaskStatus(Counted):
         """Whether it has a detached query that may be running, whether or not a worker is there. The query is found by
         the handle.
         """
-        return self.handle is not None and (self.state is TaskState.PENDING or self.state.runs)
+        return self.handle is not None and (self.state is TaskState.PENDING or self.state.may_run)
 
     @property
     def server(self) -> str:
-        """The Spark Connect server on which its detached query runs, for people; empty: it has none."""
-        detached = self.state.runs and isinstance(self.handle, dict)
+        """The Spark Connect server on which its detached query runs, or may run, for people; empty: it has none."""
+        detached = self.state.may_run and isinstance(self.handle, dict)
         server = self.handle.get("server") if detached else None
         return server.partition("/;")[0] if isinstance(server, str) else ""
 
@@ -252,9 +264,14 @@ class TaskStatus(Counted):
         return self.claim if self.state in (TaskState.PENDING, TaskState.RUNNING) else None
 
     @property
+    def heard_ms(self) -> int:
+        """When its worker last wrote something new about it (wall clock, milliseconds since 1970); 0: never."""
+        return max(self.started_at_ms or 0, self.finished_at_ms or 0, self.progress.at_ms if self.progress else 0)
+
+    @property
     def took_ms(self) -> int | None:
         """How long the attempt took; None if it has not ended, or this is unknown."""
-        if self.started_at_ms is None or self.finished_at_ms is None or self.state.runs:
+        if self.started_at_ms is None or self.finished_at_ms is None or self.state.may_run:
             return None
         return max(0, self.finished_at_ms - self.started_at_ms)
 

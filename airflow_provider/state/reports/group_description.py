@@ -143,6 +143,8 @@ def _when(run: Mapping[str, Any]) -> str:
     """How long it took or runs, and its progress; see :func:`~airflow_provider.state.reports.task_runs.run_to_json`."""
     if run["waits_for"]:
         return f", {run['waits_for']}"
+    if run["state"] == TaskState.UNWATCHED.value:
+        return f", {run['progress']}"
     if run["seconds"] is None:
         return ""
     if not TaskState(run["state"]).runs:

@@ -29,6 +29,8 @@ def group_to_json(members: Sequence[str], jobs: JobsSnapshot, status: StatusSnap
 
     :param members: who is in the group now
     """
+    if not members:
+        status = status.without_members()
     record = status.group
     assigned = {
         name: [task for task in record.owned_by(WorkerId(name)) if jobs.work_of(task) is not None] if record else []

@@ -103,6 +103,12 @@ class JobDescription:
             tasks=tuple(described(TaskId(job, index)) for index in planned),
         )
 
+    @classmethod
+    def of_all(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> list[JobDescription]:
+        """Describe all jobs of the group, by name."""
+        found = (cls.of(job, jobs, status) for job in sorted(jobs.jobs))
+        return [job for job in found if job is not None]
+
     def to_json(self, *, now_ms: int) -> dict[str, Any]:
         """:param now_ms: wall clock, to compute how long tasks have run"""
         progress = self.report.progress
@@ -168,7 +174,7 @@ class JobDescription:
             if task.last is not None:
                 detached = f", detached on {task.last.server}" if task.last.server else ""
                 where = f" on {task.worker}{detached}, attempt {task.last.attempt}"
-                far = task.last.how_far(now_ms) if task.state.runs else ""
+                far = task.last.how_far(now_ms) if task.state.may_run else ""
             waits = "".join(f", {words}" for words in (far, task.waits_for) if words)
             failed = f"{whose(task.state.value)}: {task.error.line}" if task.error else ""
             lines.append(f"  {label}: {task.state.value}{where}{waits}{failed}")

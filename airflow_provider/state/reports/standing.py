@@ -9,8 +9,8 @@ from typing import Final
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.progress import job_progress, why_idle
+from airflow_provider.state.views.shown_tasks import shown_status
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_places import effective_status
 from airflow_provider.values.model import TaskId
 
 SAY_EVERY_S: Final = 30.0
@@ -97,8 +97,8 @@ def _running(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot)
     for task in (TaskId(job, index) for index in range(planned)):
         said = status.tasks.get(task)
         if said is not None and said.state is TaskState.RUNNING:
-            last = effective_status(task, jobs, status)
-            if last is not None and last.state is TaskState.RUNNING:
+            last = shown_status(task, jobs, status)
+            if last is not None and last.state.runs:
                 yield last
 
 

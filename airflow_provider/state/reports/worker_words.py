@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.held_back import waits_for_airflow
 from airflow_provider.state.reports.group_description import how_it_is, state_in_words
-from airflow_provider.state.views.presence import stands_back
+from airflow_provider.state.views.presence import lost, stands_back
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
@@ -20,6 +20,8 @@ def worker_in_words(name: WorkerId, status: StatusSnapshot) -> str | None:
     worker, record = status.workers.get(name), status.group
     if why := stands_back(status).get(name):
         return f"stands back: {why}"
+    if name in lost(status):
+        return lost_in_words(worker)
     if record is not None and name in record.members:
         if worker is None:
             return "no record"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.presence import present
+from airflow_provider.state.views.presence import is_watched, present
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import WorkerId
 
@@ -30,12 +30,9 @@ class Orphan:
         return replace(self.status, state=TaskState.STOPPED, finished_at_ms=wall_ms)
 
 
-def orphans(jobs: JobsSnapshot, status: StatusSnapshot, *, deserted: bool) -> Iterator[Orphan]:
-    """All orphans of a group, ordered by task.
-
-    :param deserted: whether the coordinator says that the group has no members
-    """
-    there = frozenset[WorkerId]() if deserted else present(status)
+def orphans(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[Orphan]:
+    """All orphans of a group, ordered by task."""
+    there = present(status)
     for last in sorted(status.living(), key=lambda each: each.task):
         why = _why(last, there, jobs, status)
         if why:
@@ -51,7 +48,7 @@ def watcher_of(last: TaskStatus, status: StatusSnapshot) -> WorkerId | None:
 
 
 def _why(last: TaskStatus, there: frozenset[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> str:
-    if {last.worker, status.owner_of(last.task)} & there:
+    if is_watched(last, status, there):
         waits = last.state is TaskState.PENDING
         error = last.error.line if last.error is not None else "it may still be running"
         return f"its worker {last.worker} can't end it: {error}" if waits else ""

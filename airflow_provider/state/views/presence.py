@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 from airflow_provider.assignment.model import LeaveReason
-from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.records import TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.state.records.times import time_in_words
 from airflow_provider.state.rounds.causes import names_in_short
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -17,9 +17,35 @@ _JOINS_WITHIN_MS: Final = 60_000
 
 
 def present(status: StatusSnapshot) -> frozenset[WorkerId]:
-    """The members of the last round that have not written since that they left. A crashed worker can't write this."""
+    """The members of the last round that have not written since that they left. A crashed worker can't write this: it
+    counts until the next round, or until the coordinator is asked, which only knows it of the last workers.
+    """
+    return frozenset() if status.deserted else _unparted(status)
+
+
+def lost(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """The last members of a group that has none now, if they have not written that they left."""
+    return _unparted(status) if status.deserted else frozenset()
+
+
+def is_watched(last: TaskStatus, status: StatusSnapshot, there: Container[WorkerId]) -> bool:
+    """Whether a worker of the group has the task of this record, or is to have it. Without a round nobody can tell: the
+    leader may be one of Java's, which writes no record.
+
+    :param there: the result of :func:`present`
+    """
+    if status.group is None and not status.deserted:
+        return True
+    return last.worker in there or status.owner_of(last.task) in there
+
+
+def _unparted(status: StatusSnapshot) -> frozenset[WorkerId]:
     members, records = status.group.members if status.group else (), status.workers
-    return frozenset(name for name in members if name not in records or records[name].state is not WorkerPhase.LEFT)
+
+    def look() -> frozenset[WorkerId]:
+        return frozenset(name for name in members if name not in records or records[name].state is not WorkerPhase.LEFT)
+
+    return status.unparted.get(records, look)
 
 
 def stay(status: StatusSnapshot, *, wall_ms: int) -> frozenset[WorkerId]:
@@ -69,32 +95,32 @@ def may_be_asked(status: StatusSnapshot) -> frozenset[WorkerId]:
     return present(status).union(stands_back(status))
 
 
-def all_left(status: StatusSnapshot) -> bool:
-    """Whether there was a round, and all its members have written since that they left."""
+def is_empty(status: StatusSnapshot) -> bool:
+    """Whether there was a round, and none of its members is left."""
     return status.group is not None and bool(status.group.members) and not present(status)
 
 
 def nobody(status: StatusSnapshot) -> str:
     """Why the group has no workers, according to its topics; empty: it has some."""
-    return what_was(status) if status.group is None or all_left(status) else ""
+    return what_was(status) if status.group is None or is_empty(status) else ""
 
 
 def what_was(status: StatusSnapshot) -> str:
     """The last workers of a group that has no members now, and how they ended.
 
-    Whether it has none is known from the coordinator or from :func:`all_left`.
+    Whether it has none is known from the coordinator or from :func:`is_empty`.
     """
     record = status.group
     if record is None:
         return "no worker has joined yet"
     heard_ms = max(_heard_ms(record.members, status), default=record.at_ms)
-    lost = sorted(present(status))
-    if not lost:
+    gone = sorted(_unparted(status))
+    if not gone:
         return f"all workers have left, the last one at {time_in_words(heard_ms)}, epoch {record.epoch}{_back(status)}"
-    left = len(record.members) - len(lost)
+    left = len(record.members) - len(gone)
     others = f", {left} {'has' if left == 1 else 'have'} left in order" if left else ""
     return (
-        f"no worker is there: {names_in_short(lost)} got lost{others}; last heard of at {time_in_words(heard_ms)},"
+        f"no worker is there: {names_in_short(gone)} got lost{others}; last heard of at {time_in_words(heard_ms)},"
         f" epoch {record.epoch}"
     )
 
@@ -102,9 +128,7 @@ def what_was(status: StatusSnapshot) -> str:
 def _heard_ms(members: Container[WorkerId], status: StatusSnapshot) -> Iterator[int]:
     """When these have written something, of themselves or of their tasks."""
     yield from (said.at_ms for name, said in status.workers.items() if name in members)
-    for last in status.tasks.values():
-        if last.worker in members:
-            yield max(last.started_at_ms or 0, last.finished_at_ms or 0, last.progress.at_ms if last.progress else 0)
+    yield from (last.heard_ms for last in status.tasks.values() if last.worker in members)
 
 
 def _back(status: StatusSnapshot) -> str:

@@ -23,6 +23,7 @@ from airflow_provider.state.records import (
 from airflow_provider.state.records.failing import standing_error
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.shown_tasks import halted_as, shown_state
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_places import Statuses, status_of, tasks_of, where_all_are
@@ -161,10 +162,10 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
     earlier = {task for task in errors if planner is not None and planner.state is not TaskState.FAILED}
-    halted = halted_as(job, jobs)
+    halted, there = halted_as(job, jobs), present(status)
     for found in where_all_are(job, jobs, status):
         last = found.last
-        counts[shown_state(found.state, last, None if found.halted else halted)] += 1
+        counts[shown_state(found.state, last, None if found.halted else halted, status, there)] += 1
         error = standing_error(last) if last else None
         if last and error and last.state is not TaskState.FINISHED:
             errors[found.task] = error

@@ -1,21 +1,23 @@
-"""The state of a task as people see it: a halted task is shown as such, whatever its worker wrote last, and a running
-stream that does not move as stalled. Pure.
+"""The state of a task as people see it: a halted task is shown as such, whatever its worker wrote last, a running
+stream that does not move as stalled, and what no worker watches as unwatched. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.state.records import Halt, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import is_watched, present
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_places import effective_status, effective_statuses
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 from airflow_provider.values.replacing import replaced
 
+_NEEDS_A_WORKER: Final = frozenset({TaskState.PENDING, TaskState.RUNNING})
 _STANDS_STILL: Final = frozenset({TaskState.UNASSIGNED, TaskState.PENDING, TaskState.STOPPED})
 _AS: Final[Mapping[Halt, TaskState]] = MappingProxyType(
     {Halt.PAUSED: TaskState.PAUSED, Halt.STOPPED: TaskState.STOPPED}
@@ -28,16 +30,27 @@ def halted_as(job: str, jobs: JobsSnapshot) -> TaskState | None:
     return None if halt is None else _AS[halt.halt]
 
 
-def shown_state(state: TaskState, last: TaskStatus | None, halted: TaskState | None) -> TaskState:
-    """:param halted: the result of :func:`halted_as`; only for tasks that were not stopped singly"""
-    if state is TaskState.RUNNING and last is not None and last.stalled_since_ms is not None:
+def shown_state(
+    state: TaskState,
+    last: TaskStatus | None,
+    halted: TaskState | None,
+    status: StatusSnapshot,
+    there: Container[WorkerId],
+) -> TaskState:
+    """
+    :param halted: the result of :func:`halted_as`; only for tasks that were not stopped singly
+    :param there: the result of :func:`~airflow_provider.state.views.presence.present`
+    """
+    if last is not None and state in _NEEDS_A_WORKER and not is_watched(last, status, there):
+        state = TaskState.UNWATCHED if state is TaskState.RUNNING or last.lives_on else TaskState.UNASSIGNED
+    elif state is TaskState.RUNNING and last is not None and last.stalled_since_ms is not None:
         return TaskState.STALLED
     return halted if halted is not None and state in _STANDS_STILL else state
 
 
 def state_of_nobodys(job: str, jobs: JobsSnapshot) -> TaskState:
     """The state of a task that no worker has or has had in this run."""
-    return shown_state(TaskState.UNASSIGNED, None, halted_as(job, jobs))
+    return halted_as(job, jobs) or TaskState.UNASSIGNED
 
 
 def shown_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
@@ -46,11 +59,13 @@ def shown_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> Ta
     if last is None:
         return None
     singly = jobs.halt_of_task(task) is not None
-    return _shown(last, None if singly else halted_as(task.job, jobs))
+    return _shown(last, None if singly else halted_as(task.job, jobs), status, present(status))
 
 
-def _shown(last: TaskStatus, halted: TaskState | None) -> TaskStatus:
-    state = shown_state(last.state, last, halted)
+def _shown(
+    last: TaskStatus, halted: TaskState | None, status: StatusSnapshot, there: Container[WorkerId]
+) -> TaskStatus:
+    state = shown_state(last.state, last, halted, status, there)
     return last if state is last.state else replaced(last, state=state)
 
 
@@ -68,12 +83,12 @@ def shown_statuses(
     """As :func:`~airflow_provider.state.views.task_places.effective_statuses`, for people to see."""
     every = effective_statuses(job, jobs, status, waiting)
     halted = halted_as(job, jobs)
-    singly = jobs.stopped_tasks() if halted is not None else NO_TASKS
+    singly, there = jobs.stopped_tasks() if halted is not None else NO_TASKS, present(status)
     for task, last in every:
-        if last is None or (halted is None and last.stalled_since_ms is None):
+        if last is None or (halted is None and last.stalled_since_ms is None and last.worker in there):
             yield task, last
         else:
-            yield task, _shown(last, None if task in singly else halted)
+            yield task, _shown(last, None if task in singly else halted, status, there)
 
 
 def with_tasks(workers: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:

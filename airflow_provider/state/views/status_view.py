@@ -89,9 +89,11 @@ class StatusSnapshot:
     :param unended: by task, the records of queries that may still be running, but were overwritten by a record that
         does not know of them; the oldest first
     :param unreadable: how many records could not be read
+    :param deserted: the coordinator says that the group has no members, see :meth:`without_members`
     :param owners: see :meth:`owner_of`; shared by all snapshots of a view
     :param point: the position of ``tasks`` in the history of the view
     :ivar steps: see :func:`steps_since`
+    :ivar unparted: see :func:`~airflow_provider.state.views.presence.present`
     """
 
     offset: int = 0
@@ -101,13 +103,23 @@ class StatusSnapshot:
     overwritten: Mapping[str, StatusRecord] = field(default_factory=dict)
     unended: Mapping[TaskId, Sequence[TaskStatus]] = field(default_factory=dict)
     unreadable: int = 0
+    deserted: bool = False
     owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = field(default_factory=Memo, compare=False, repr=False)
     point: Point = field(default_factory=Point, compare=False, repr=False)
     steps: Memo[Mapping[TaskId, TaskStatus], Steps] = field(default_factory=Memo, init=False, compare=False, repr=False)
+    unparted: Memo[Mapping[WorkerId, WorkerStatus], frozenset[WorkerId]] = field(
+        default_factory=Memo, init=False, compare=False, repr=False
+    )
 
     def of_tasks(self) -> StatusSnapshot:
         """The part that :func:`steps_since` needs, without the records of a thousand workers."""
         return StatusSnapshot(tasks=self.tasks, point=self.point)
+
+    def without_members(self) -> StatusSnapshot:
+        """The same, with what only the coordinator can say: that the group has no members. Killed workers can't write
+        that they are gone.
+        """
+        return self if self.deserted else replace(self, deserted=True)
 
     def lives_on(self, task: TaskId) -> bool:
         """Whether the task has a detached query that may be running."""
@@ -132,7 +144,7 @@ class StatusSnapshot:
 
     def owner_of(self, task: TaskId) -> WorkerId | None:
         """The worker that has the task since the last round, and has not left; None: there is none."""
-        if self.group is None:
+        if self.group is None or self.deserted:
             return None
         assignment = self.group.assignment
         owners = self.owners.get(

@@ -88,7 +88,7 @@ export const actions = {
     if (state === "failed") return row(button("Retry", { again, path: "retry", body: tasks, question: `Retry ${label}?`, consequence: "It gets all its retries once more: in a classic group on the worker where it failed, if that still has it, otherwise on the worker that it is assigned to." }));
     if (state === "finished") return null;
     return row(
-      ["running", "stalled", "pending"].includes(state) && button("Restart", { again, danger: true, path: "restart", body: tasks, question: `Restart ${label}?`, consequence: "It stops, and starts again on the same worker, with all its retries." }),
+      ["running", "stalled", "unwatched", "pending"].includes(state) && button("Restart", { again, danger: true, path: "restart", body: tasks, question: `Restart ${label}?`, consequence: "It stops, and starts again on the same worker, with all its retries." }),
       index >= 0 && button("Stop", { again, danger: true, path: "stop", body: tasks, question: `Stop ${label}?`, consequence: "Its worker stops and releases it, and it stays stopped until somebody restarts it. The rest of its job continues, but is not complete without it." }),
     );
   },

@@ -6,7 +6,7 @@ import { openTask } from "./task.js";
 import { lagWords } from "./parts.js";
 import { clock, count, counting, span } from "./words.js";
 
-const STATES = ["unassigned", "pending", "running", "stalled", "finished", "failed", "stopped", "paused"];
+const STATES = ["unassigned", "pending", "running", "stalled", "unwatched", "finished", "failed", "stopped", "paused"];
 const SIZE = 50;
 
 export function tasksView({ about, me, again }) {

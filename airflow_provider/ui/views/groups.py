@@ -14,7 +14,7 @@ from airflow_provider.state.reports.group_warnings import group_warnings
 from airflow_provider.state.reports.learners import given_up
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.presence import all_left, present, stands_back, what_was
+from airflow_provider.state.views.presence import is_empty, present, stands_back, what_was
 from airflow_provider.state.views.progress import converged, job_progress, why_idle
 from airflow_provider.state.views.status_view import StatusSnapshot
 
@@ -126,7 +126,7 @@ def _state(jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> tuple[Gro
     if record is None:
         waits = "jobs wait for a worker" if jobs.jobs else "no job, and no worker yet"
         return GroupState.NEW, waits, 0
-    if all_left(status):
+    if is_empty(status):
         return GroupState.EMPTY, what_was(status), 0
     if record.deadline_ms > now_ms:
         what = "lost tasks wait for their worker" if record.waiting else "the next moves wait"

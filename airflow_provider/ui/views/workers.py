@@ -156,7 +156,7 @@ def _line(
     for task in sorted(task for task in owned if _may_run(status.tasks.get(task))):
         last = effective_status(task, jobs, status)
         if last is not None and last.state is TaskState.RUNNING:
-            heard_ms = max(heard_ms, last.started_at_ms or 0, last.progress.at_ms if last.progress else 0)
+            heard_ms = max(heard_ms, last.heard_ms)
             running.append(
                 RunningTask(
                     job=task.job,

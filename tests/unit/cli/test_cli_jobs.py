@@ -13,7 +13,7 @@ import pytest
 from group_records import record_of
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import job_wait
+from airflow_provider.cli import deserted, job_wait
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
@@ -41,6 +41,7 @@ class Cli:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.topics = MemoryTopics("g")
         self.reached = 0
+        self.deserted = False
         self._capsys = capsys
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
@@ -86,6 +87,10 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     async def shared_topics(_settings: object, _group: str, _needs: object) -> AsyncIterator[MemoryTopics]:
         yield made.topics
 
+    async def seems_deserted(_group: str, _settings: object) -> bool:
+        return made.deserted
+
+    monkeypatch.setattr(deserted, "seems_deserted", seems_deserted)
     monkeypatch.setattr(jobs_module, "reach", reach)
     monkeypatch.setattr(jobs_module, "shared_topics", shared_topics)
     monkeypatch.setattr(reading, "reach", reach)
@@ -303,6 +308,17 @@ def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
             "1": {"state": "finished", "worker": "w1", "attempt": 1, "started_at": began_at, "seconds": 0.25},
         },
     }
+
+
+def test_the_coordinator_is_asked_whether_anybody_is_left(cli: Cli) -> None:
+    cli.has(plan=1)
+    cli.told(TaskId("a", 0), TaskState.RUNNING, handle={"server": "sc://spark:15002", "session_id": "s"})
+    shown = ("list", "g"), ("list", "g", "--expand"), ("describe", "g", "a")
+    assert all("running on" in cli(*command)[1] for command in shown[1:])
+    cli.deserted = True
+    assert cli(*shown[0])[1] == "a: running: 1 unwatched\n"
+    for command in shown[1:]:
+        assert "unwatched on w1, detached on sc://spark:15002, attempt 1, no worker watches it" in cli(*command)[1]
 
 
 def test_a_group_without_jobs_says_so_but_not_in_json(cli: Cli) -> None:

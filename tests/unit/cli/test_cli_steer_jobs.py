@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from stand_ins import MemoryTopics
 
+from airflow_provider.cli import deserted
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
 from airflow_provider.kafka.whoami import user_at_host
@@ -60,6 +61,10 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     async def reach(_settings: object) -> None: ...
 
+    async def seems_deserted(_group: str, _settings: object) -> bool:
+        return False
+
+    monkeypatch.setattr(deserted, "seems_deserted", seems_deserted)
     monkeypatch.setattr(reading, "reach", reach)
     monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
     return made

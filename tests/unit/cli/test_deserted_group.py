@@ -19,7 +19,7 @@ JOBS = jobs_snapshot(job(), tasks=1)
 
 def shown(status: StatusSnapshot, *, deserted: bool) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(render("g", JOBS, status, wall_ms=9_000, deserted=deserted))
+    console.print(render("g", JOBS, status.without_members() if deserted else status, wall_ms=9_000))
     return " ".join(console.export_text().split())
 
 

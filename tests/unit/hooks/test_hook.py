@@ -38,6 +38,11 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
         "AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": {**extra, **secrets, "ssl.ca.location": ""}})
     )
 
+    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
+        return False
+
+    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
+
 
 def test_settings_come_from_a_connection_of_type_kafka(connection: None) -> None:
     settings = SparkGroupHook("broker").get_settings()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from airflow_provider.integration import deserted as common_deserted
 from airflow_provider.integration import one_shot
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.errors import NoTopicError
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, Needs
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.connect import watching
@@ -38,6 +38,7 @@ class Group:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.topics = MemoryTopics("g")
         self.needed: list[Needs] = []
+        self.deserted: bool | TopicError = False
 
         def opened(_settings: KafkaSettings, _group: str, needs: Needs) -> MemoryTopics:
             self.needed.append(needs)
@@ -50,6 +51,11 @@ class Group:
         monkeypatch.setattr(one_shot, "GroupTopics", opened)
         monkeypatch.setattr(one_shot, "read_group", read)
 
+    async def is_deserted(self, _group: str, _settings: KafkaSettings) -> bool:
+        if isinstance(self.deserted, TopicError):
+            raise self.deserted
+        return self.deserted
+
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Group:
@@ -60,6 +66,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
         await made.topics.publish_plan(PlanRecord.of(JOB, [{"i": 0}], planned_by=WorkerId("w1"), at_ms=0))
 
     asyncio.run(write())
+    monkeypatch.setattr(common_deserted, "is_deserted", made.is_deserted)
     return made
 
 
@@ -97,10 +104,35 @@ def test_a_job_is_described_whole(group: Group) -> None:
     assert hook.describe_job("g", "other") is None
 
 
+def test_what_no_worker_watches_is_not_said_to_run(group: Group) -> None:
+    async def run() -> None:
+        await group.topics.publish_task(
+            TaskStatus(task=TaskId("etl", 0), state=TaskState.RUNNING, epoch=Epoch(1), worker=WorkerId("w1"))
+        )
+
+    asyncio.run(run())
+    hook = SparkGroupHook()
+
+    def counted() -> tuple[Mapping[TaskState, int], TaskState]:
+        report, described = hook.job_progress("g", "etl"), hook.describe_job("g", "etl")
+        assert report is not None
+        assert described is not None
+        return report.progress.counts, described.tasks[0].state
+
+    assert counted() == ({TaskState.RUNNING: 1}, TaskState.RUNNING)
+    group.deserted = True
+    assert counted() == ({TaskState.UNWATCHED: 1}, TaskState.UNWATCHED)
+    group.deserted = TopicError("no right to read the coordinators' records")
+    assert counted() == ({TaskState.RUNNING: 1}, TaskState.RUNNING), "who only looks sees what the topics say"
+    with pytest.raises(TopicError):
+        hook.orphans("g")
+
+
 @pytest.mark.parametrize("deserted", [True, False], ids=["the last worker was killed", "a worker watches"])
 def test_orphans_are_listed_and_ended_with_the_token_of_their_connection(
     group: Group, monkeypatch: pytest.MonkeyPatch, *, deserted: bool
 ) -> None:
+    group.deserted = deserted
     server, watches, tokens = ConnectServer(host="spark"), list[FakeWatch](), list[str]()
     handle = QueryHandle(server=server, session_id="s", conn_id="spark_stream", query_id="q", run_id="r")
     running = TaskStatus(
@@ -116,11 +148,7 @@ def test_orphans_are_listed_and_ended_with_the_token_of_their_connection(
         await group.topics.publish_group(record_of({running.worker: frozenset({running.task})}))
         await group.topics.publish_task(running)
 
-    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
-        return deserted
-
     asyncio.run(write())
-    monkeypatch.setattr(common_deserted, "is_deserted", is_deserted)
 
     def watch(settings: ConnectSettings, _user_agent: str, hear: Callable[[WatchEvent], None]) -> FakeWatch:
         tokens.append(settings.token)

@@ -17,7 +17,7 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import groups, jobs, status, workers
+from airflow_provider.cli import deserted, groups, jobs, status, workers
 from airflow_provider.cli.shared import reading
 from airflow_provider.cli.shared.terminal import complain, printable, say
 from airflow_provider.kafka.errors import KafkaErrorCode
@@ -82,6 +82,10 @@ def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
 
     async def reached(_settings: object) -> None: ...
 
+    async def seems_deserted(_group: str, _settings: object) -> bool:
+        return False
+
+    monkeypatch.setattr(deserted, "seems_deserted", seems_deserted)
     for module in (jobs, groups, status, workers, reading):
         monkeypatch.setattr(module, "GroupTopics", lambda _settings, _group, _needs=WATCHER: topics, raising=False)
         monkeypatch.setattr(module, "reach", reached, raising=False)
@@ -137,10 +141,6 @@ def test_of_cospark_workers(evil: MemoryTopics, capsys: pytest.CaptureFixture[st
 def test_of_cospark_status(
     evil: MemoryTopics, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def seems_deserted(_group: str, _settings: object) -> bool:
-        return False
-
-    monkeypatch.setattr(status, "seems_deserted", seems_deserted)
     monkeypatch.setattr(status, "Console", lambda: Console(width=400))
     assert status.run(argparse.Namespace(group="g", once=True, json=False)) == 0
     _only_text(capsys.readouterr().out)

@@ -293,8 +293,8 @@ def test_the_coordinator_is_believed_that_all_have_gone() -> None:
     jobs = jobs_of(streams=[1, 2])
     status = running(jobs, group(said(W1, 4), has={W1: frozenset(s(0, 1))}), *s(0, 1))
     assert now(jobs, status).lacking == 0
-    assert now(jobs, status, deserted=True) == Room(waiting_tasks=2, waiting_streams=2, lacking=3)
-    assert now(jobs, status, deserted=True, waited_ms=60_000).lacking == 3
+    assert now(jobs, status.without_members()) == Room(waiting_tasks=2, waiting_streams=2, lacking=3)
+    assert now(jobs, status.without_members(), waited_ms=60_000).lacking == 3
 
 
 def test_a_group_without_anything_has_nothing_to_say() -> None:

@@ -100,7 +100,7 @@ def test_an_error_is_not_told_of_a_stream_that_has_run_well_since() -> None:
         )
         assert progress is not None
         assert described is not None
-        shown = group_to_json((), jobs, status_of(last), 0)["tasks"]["etl:0"]
+        shown = group_to_json((W1,), jobs, status_of(last), 0)["tasks"]["etl:0"]
         return bool(progress.errors), "boom" in "\n".join(described.lines(now_ms=0)), shown["error"] is not None
 
     assert errors(again) == (True, True, True), "it has just begun again"

@@ -15,7 +15,7 @@ from rich.console import Console
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignment.model import Load, Move, MoveReason
-from airflow_provider.cli import status
+from airflow_provider.cli import deserted
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
@@ -234,7 +234,7 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
         return False
 
     monkeypatch.setattr(reading, "reach", reach)
-    monkeypatch.setattr(status, "seems_deserted", seems_deserted)
+    monkeypatch.setattr(deserted, "seems_deserted", seems_deserted)
     monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made)
     return made
 

@@ -12,14 +12,14 @@ from rich.console import Console
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.group_requests.messages import GroupDescription
+from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.group_description import as_lines
 from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_detail, task_page
 from airflow_provider.ui.views.workers import workers
-from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
+from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 
 W1 = WorkerId("w1")
 RUNS, WAITS = TaskId("job", 0), TaskId("job", 1)
@@ -42,10 +42,18 @@ STATUS = a_group()
 
 
 def test_among_the_tasks_of_a_group() -> None:
-    nobody = GroupDescription(
-        error=KafkaErrorCode.NONE, group_id="g", state="Stable", protocol_type="connect", protocol="", members=()
+    member = DescribedMember(
+        member_id=MemberId("m"),
+        group_instance_id=W1,
+        client_id="",
+        client_host="",
+        metadata=b"",
+        assignment=b"",
     )
-    about = describe(nobody, JOBS, STATUS)
+    group = GroupDescription(
+        error=KafkaErrorCode.NONE, group_id="g", state="Stable", protocol_type="connect", protocol="", members=(member,)
+    )
+    about = describe(group, JOBS, STATUS)
     assert (about["tasks"]["job:0"]["server"], about["tasks"]["job:0"]["slots"]) == ("sc://spark:15002", 3)
     runs, waits = as_lines(about)[-2:]
     assert runs.startswith("  task job:0, 3 slots: running at w1, detached on sc://spark:15002, attempt 1, since ")
