@@ -14,6 +14,7 @@ from typing import Any, Final
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.names import add_group_argument
 from airflow_provider.cli.shared.reading import group_opened, read_on
+from airflow_provider.cli.shared.seconds import seconds
 from airflow_provider.cli.shared.terminal import complain, say
 from airflow_provider.integration.parameters import scale_goal
 from airflow_provider.kafka.errors import TransportError
@@ -53,27 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show which workers would be asked, without asking them")
     parser.add_argument(
         "--within",
-        type=_seconds,
+        type=seconds,
         metavar="S",
         help="each of them stops its tasks and leaves after S seconds at the latest (default: no limit)",
     )
     parser.add_argument("--wait", action="store_true", help="wait until they have left, and show their progress")
     parser.add_argument(
-        "--timeout", type=_seconds, metavar="S", help="with --wait: at most S seconds (default: no limit)"
+        "--timeout", type=seconds, metavar="S", help="with --wait: at most S seconds (default: no limit)"
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)
-
-
-def _seconds(text: str) -> float:
-    """:raises ArgumentTypeError: saying what is wrong; argparse names the argument"""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds, at least 0")
-    return seconds
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from typing import Final
 from airflow_provider.servers.jars import JarsUnavailableError, default_cache, fetch_jars
 from airflow_provider.servers.java import ClassArchive, MissingPrerequisiteError, find_java
 from airflow_provider.servers.own_process import HOST, PortError, hold_ports, require_free, tail
-from airflow_provider.servers.own_server import OwnServer
+from airflow_provider.servers.own_server import START_S, NotStartedError, OwnServer
 from airflow_provider.servers.security import BrokerSecurity
 
 __all__ = [
@@ -77,7 +77,7 @@ _PROPERTIES: Final[Mapping[str, object]] = {
 }
 
 
-class BrokerStartError(RuntimeError):
+class BrokerStartError(NotStartedError):
     """The broker did not come up; the message carries the end of its log."""
 
 
@@ -106,7 +106,7 @@ class LocalBroker(OwnServer):
         security: BrokerSecurity | None = None,
         properties: Mapping[str, object] | None = None,
         cache: Path | None = None,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = START_S,
     ) -> None:
         folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="cospark-broker-"))
         super().__init__(
@@ -147,7 +147,8 @@ class LocalBroker(OwnServer):
             self._format([*java, *self._archive.options(), "-cp", class_path])
         options = self._archive.options(write_to=self._written_archive)
         command = [*java, *options, "-cp", class_path, "kafka.Kafka", str(self._folder / "server.properties")]
-        self._run(command, lambda log: _STARTED in log, limit_s=self._start_timeout_s)
+        sign = f'"{_STARTED}" in its log'
+        self._run(command, lambda log: _STARTED in log, sign=sign, limit_s=self._start_timeout_s)
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """End the broker in order, or by force if that takes longer than ``timeout_s``. Its data stay."""
@@ -205,7 +206,10 @@ class LocalBroker(OwnServer):
                 check=False,
             )
         except subprocess.TimeoutExpired as late:
-            raise BrokerStartError(f"formatting {self._folder} took longer than {self._start_timeout_s:g} s") from late
+            raise BrokerStartError(
+                f"the broker has not started: waited {self._start_timeout_s:g} s for {self._folder} to be formatted",
+                late=True,
+            ) from late
         finally:
             arguments.unlink()
         if done.returncode != 0:

@@ -20,7 +20,20 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+START_S: Final = 300.0
+"""How long a start may take. A JVM needs seconds for it, and minutes on a machine that is busy with something else."""
 _POLL_S: Final = 0.02
+
+
+class NotStartedError(RuntimeError):
+    """A server has not started; the message has the end of its log.
+
+    :param late: it was still starting when its time was over
+    """
+
+    def __init__(self, message: str, *, late: bool = False) -> None:
+        super().__init__(message)
+        self.late = late
 
 
 class OwnServer(ABC):
@@ -32,11 +45,11 @@ class OwnServer(ABC):
     :param folder: the folder of its log, and of everything else that it writes
     :param log: the name of the log file
     :param keeps_folder: whether the folder stays when the server is closed
-    :param not_started: makes the error to raise if the server does not start
+    :param not_started: the error to raise if the server does not start
     """
 
     def __init__(
-        self, name: str, folder: Path, log: str, *, keeps_folder: bool, not_started: Callable[[str], Exception]
+        self, name: str, folder: Path, log: str, *, keeps_folder: bool, not_started: type[NotStartedError]
     ) -> None:
         self.name = name
         self._folder = folder
@@ -115,6 +128,7 @@ class OwnServer(ABC):
         command: Sequence[str],
         started: Callable[[str], bool],
         *,
+        sign: str,
         limit_s: float,
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
@@ -122,7 +136,8 @@ class OwnServer(ABC):
         """Run the server until it has started.
 
         :param started: tells from what the server has logged since its start whether it has started
-        :raises Exception: what ``not_started`` makes, if the server has ended or takes longer than ``limit_s`` seconds
+        :param sign: by what it tells that, in words
+        :raises NotStartedError: the server's own, if it has ended or takes longer than ``limit_s`` seconds
         """
         before = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
@@ -137,13 +152,13 @@ class OwnServer(ABC):
             )
         self._watchdog = watch_over(self._process.pid)
         try:
-            self._wait_until_started(self._process, started, before, limit_s)
+            self._wait_until_started(self._process, started, sign, before, limit_s)
         except BaseException:
             self.kill()
             raise
 
     def _wait_until_started(
-        self, process: subprocess.Popen[bytes], started: Callable[[str], bool], log_from: int, limit_s: float
+        self, process: subprocess.Popen[bytes], started: Callable[[str], bool], sign: str, log_from: int, limit_s: float
     ) -> None:
         deadline = time.monotonic() + limit_s
         while not started(log := self.log_path.read_bytes()[log_from:].decode(errors="replace")):
@@ -151,5 +166,8 @@ class OwnServer(ABC):
             if status is not None:
                 raise self._not_started(f"{self.name} ended with status {status} instead of starting:\n{tail(log)}")
             if time.monotonic() > deadline:
-                raise self._not_started(f"{self.name} did not start within {limit_s:g} s:\n{tail(log)}")
+                raise self._not_started(
+                    f"{self.name} has not started: waited {limit_s:g} s for {sign}. Its log ends with:\n{tail(log)}",
+                    late=True,
+                )
             time.sleep(_POLL_S)

@@ -15,7 +15,7 @@ from typing import Final
 from airflow_provider.servers.jars import pyspark_home
 from airflow_provider.servers.java import find_java
 from airflow_provider.servers.own_process import HOST, hold_ports, require_free
-from airflow_provider.servers.own_server import OwnServer
+from airflow_provider.servers.own_server import START_S, NotStartedError, OwnServer
 from airflow_provider.spark.properties import submit_options
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -24,7 +24,7 @@ BINDING_PORT: Final = "spark.connect.grpc.binding.port"
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 
 
-class ServerStartError(RuntimeError):
+class ServerStartError(NotStartedError):
     """The server did not start; the message has the end of its log."""
 
 
@@ -48,7 +48,7 @@ class LocalConnectServer(OwnServer):
         master: str = "local[2]",
         token: str = "",
         conf: Mapping[str, str] | None = None,
-        start_timeout_s: float = 90.0,
+        start_timeout_s: float = START_S,
     ) -> None:
         folder = Path(tempfile.mkdtemp(prefix="cospark-connect-"))
         super().__init__("the server", folder, "server.log", keeps_folder=False, not_started=ServerStartError)
@@ -79,6 +79,7 @@ class LocalConnectServer(OwnServer):
         self._run(
             self._command(home),
             lambda _log: self._accepts(),
+            sign=f"it to listen on {HOST}:{self._port}",
             limit_s=self._start_timeout_s,
             cwd=self._folder,
             environment=self._environment(home, java),

@@ -8,19 +8,19 @@ import json
 from pathlib import Path
 
 from airflow_provider.cli.shared.connection import BOOTSTRAP_ENV
-from airflow_provider.cli.trials.foreground import serve
+from airflow_provider.cli.trials.foreground import add_start_options, serve
 from airflow_provider.servers.local_broker import KAFKA_VERSION, LocalBroker
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, metavar="N", help="where clients connect (default: a free one)")
+    add_start_options(parser)
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="keep topics and groups here (default: a folder that is removed)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    make = functools.partial(LocalBroker, port=args.port, data=args.data)
+    make = functools.partial(LocalBroker, port=args.port, data=args.data, start_timeout_s=args.start_timeout)
     return serve("cospark broker", args.port, make, lambda broker: _welcome(broker, args.data))
 
 

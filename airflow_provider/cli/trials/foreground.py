@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Final, NoReturn, TypeVar
 
+from airflow_provider.cli.shared.seconds import seconds
 from airflow_provider.cli.shared.terminal import complain, say
 from airflow_provider.servers.jars import JarsUnavailableError
 from airflow_provider.servers.java import MissingPrerequisiteError
-from airflow_provider.servers.local_broker import BrokerStartError
 from airflow_provider.servers.own_process import PortError
-from airflow_provider.servers.own_server import OwnServer
-from airflow_provider.servers.spark_connect import ServerStartError
+from airflow_provider.servers.own_server import START_S, NotStartedError, OwnServer
 
 _LOOK_S: Final = 0.5
 _LAST_PORT: Final = 65_535
@@ -22,12 +22,21 @@ _CANNOT_RUN: Final = (
     MissingPrerequisiteError,
     JarsUnavailableError,
     PortError,
-    BrokerStartError,
-    ServerStartError,
     OSError,
 )
 
 Server = TypeVar("Server", bound=OwnServer)
+
+
+def add_start_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, metavar="N", help="where clients connect (default: a free one)")
+    parser.add_argument(
+        "--start-timeout",
+        type=seconds,
+        default=START_S,
+        metavar="S",
+        help="give up if the start takes longer than S seconds (default: %(default)g)",
+    )
 
 
 def serve(command: str, port: int | None, make: Callable[[], Server], welcome: Callable[[Server], str]) -> int:
@@ -49,6 +58,11 @@ def serve(command: str, port: int | None, make: Callable[[], Server], welcome: C
                 time.sleep(_LOOK_S)
             complain(f"{command}: {server.name} {server.end}. Its log ends with:\n{server.log_tail()}")
             return 1
+    except NotStartedError as problem:
+        complain(f"{command}: {problem}")
+        if problem.late:
+            complain(f"{command}: if its log has no error, this machine is busy: give it longer with --start-timeout S")
+        return 2
     except _CANNOT_RUN as problem:
         complain(f"{command}: {problem}")
         return 2

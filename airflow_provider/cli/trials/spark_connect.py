@@ -11,7 +11,7 @@ from typing import Final
 
 from airflow_provider.cli.shared.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.shared.terminal import complain
-from airflow_provider.cli.trials.foreground import serve
+from airflow_provider.cli.trials.foreground import add_start_options, serve
 from airflow_provider.servers.spark_connect import BINDING_ADDRESS, BINDING_PORT, LocalConnectServer
 from airflow_provider.spark.connect.server import TOKEN_ENV
 from airflow_provider.spark.local.standalone import unreachable
@@ -22,7 +22,7 @@ _HOST: Final = "localhost"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, metavar="N", help="where clients connect (default: a free one)")
+    add_start_options(parser)
     parser.add_argument("--master", default="local[2]", metavar="URL", help="its Spark master (default: %(default)s)")
     add_conf_option(parser, SPARK, "its Spark")
 
@@ -43,7 +43,14 @@ def run(args: argparse.Namespace) -> int:
         complain(f"cospark spark-connect: no Spark master can be reached at {args.master} ({refusals}); is it started?")
         return 2
     token = os.environ.get(TOKEN_ENV) or secrets.token_urlsafe(24)
-    make = functools.partial(LocalConnectServer, port=args.port, master=args.master, token=token, conf=conf)
+    make = functools.partial(
+        LocalConnectServer,
+        port=args.port,
+        master=args.master,
+        token=token,
+        conf=conf,
+        start_timeout_s=args.start_timeout,
+    )
     return serve("cospark spark-connect", args.port, make, functools.partial(_welcome, token=token))
 
 

@@ -39,7 +39,7 @@ def test_of_a_server_that_ends_it_is_told_how_and_the_end_of_its_log_which_goes_
 ) -> None:
     def start(server: LocalConnectServer) -> None:
         script = f"echo INFO started; echo FATAL no space left on device; {last}"
-        server._run(["sh", "-c", script], lambda log: "FATAL" in log, limit_s=30)
+        server._run(["sh", "-c", script], lambda log: "FATAL" in log, sign="its end", limit_s=30)
 
     monkeypatch.setattr(LocalConnectServer, "start", start)
     monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
@@ -47,6 +47,30 @@ def test_of_a_server_that_ends_it_is_told_how_and_the_end_of_its_log_which_goes_
     told = capsys.readouterr().err
     end = "INFO started\nFATAL no space left on device\n"
     assert told == f"cospark spark-connect: the server {how}. Its log ends with:\n{end}"
+
+
+@pytest.mark.parametrize(
+    ("command", "server", "name"),
+    [("broker", LocalBroker, "the broker"), ("spark-connect", LocalConnectServer, "the server")],
+)
+def test_of_a_start_that_takes_too_long_it_is_told_what_was_waited_for_and_what_to_do(
+    command: str,
+    server: type[LocalBroker | LocalConnectServer],
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(slow: LocalBroker | LocalConnectServer) -> None:
+        slow._run(["sleep", "600"], lambda _log: False, sign="a sign", limit_s=slow._start_timeout_s)
+
+    monkeypatch.setattr(server, "start", start)
+    monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
+    assert main([command, "--start-timeout", "0.1"]) == 2
+    late, *log, hint = capsys.readouterr().err.splitlines()
+    assert late == f"cospark {command}: {name} has not started: waited 0.1 s for a sign. Its log ends with:"
+    assert log == ["(it printed nothing)"]
+    assert hint.startswith(f"cospark {command}: ")
+    assert "--start-timeout" in hint
 
 
 @pytest.mark.parametrize("name", ["address", "port"])
