@@ -130,6 +130,16 @@ class ServersSilent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkEnded:
+    """Spark has ended under these attached tasks. The last event of each is still to come: its code may take long to
+    notice.
+    """
+
+    spark: int
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgressed:
     """The progress of the task, reported from time to time."""
 
@@ -281,7 +291,15 @@ LAST_EVENTS: Final = (
 )
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
 RunnerEvent: TypeAlias = (
-    TaskStarted | LineageNamed | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent | ServersSilent
+    TaskStarted
+    | LineageNamed
+    | QueryStarted
+    | TaskProgressed
+    | LastEvent
+    | LookedEvent
+    | WarmUpEvent
+    | ServersSilent
+    | SparkEnded
 )
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]

@@ -13,7 +13,7 @@ from waiting import DEADLINE_S
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local.sight import LOOK_S
 from airflow_provider.spark.local.spark_application import LocalSparkSettings
-from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, ServersSilent, TaskFinished, TaskOrder
+from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, ServersSilent, SparkEnded, TaskFinished, TaskOrder
 from airflow_provider.values.model import Epoch, TaskId
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Events:
         self._changed.set()
 
     def of(self, task: TaskId) -> list[RunnerEvent]:
-        return [event for event in self.heard if not isinstance(event, ServersSilent) and event.order.task == task]
+        of_tasks = (event for event in self.heard if not isinstance(event, ServersSilent | SparkEnded))
+        return [event for event in of_tasks if event.order.task == task]
 
     async def wait_for(self, task: TaskId, *kinds: type[_Event]) -> _Event:
         deadline = time.monotonic() + DEADLINE_S

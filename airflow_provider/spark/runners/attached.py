@@ -23,6 +23,7 @@ from airflow_provider.spark.runner import (
     RunnerClosedError,
     RunnerEvent,
     ServersSilent,
+    SparkEnded,
     StillRunningError,
     TaskFinished,
     TaskOrder,
@@ -288,8 +289,9 @@ class AttachedRunner:
             gone = spark.gone()
             if lost:
                 log.warning("%s; its tasks end: %s", gone, ", ".join(attempt.order.label for attempt in lost))
-            for attempt in lost:
-                attempt.lose(gone)
+            ended = frozenset(attempt.order.task for attempt in lost if attempt.lose(gone))
+            if ended:
+                self._on_event(SparkEnded(spark=gone.spark, tasks=ended))
             for warming in [each for each in self._warming.values() if each.session.spark is spark]:
                 self.stop_warming(warming.order.task)
                 self._on_event(WarmUpLost(order=warming.order, spark=spark.number))

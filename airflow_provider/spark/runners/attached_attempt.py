@@ -59,14 +59,17 @@ class AttachedAttempt:
         self.thread_ended = threading.Event()
         self._lost: SparkGoneError | None = None
 
-    def lose(self, gone: SparkGoneError) -> None:
+    def lose(self, gone: SparkGoneError) -> bool:
         """Stop the attempt because its Spark has ended, which its code may not notice. If its lease is over, Spark has
         ended for that reason, and nobody is to blame.
+
+        :returns: whether somebody is
         """
         if not self.guard.stopping:
             over = lease_over(self.guard)
             self._lost = gone if over is None else None
             self.stop(over or str(gone))
+        return self._lost is not None
 
     def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
         """The last event to report: if Spark has ended, that is the reason, whatever error the code has raised."""

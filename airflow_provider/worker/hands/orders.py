@@ -18,6 +18,7 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     ServersSilent,
     SparkAbsent,
+    SparkEnded,
     SparkFaltered,
     SparkLost,
     TaskConflicted,
@@ -77,7 +78,7 @@ def order_to_watch(run: TaskRun) -> TaskOrder:
 
 def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.Event | None:
     """The machine's event for an event of a runner; None: the machine has no use for it."""
-    if isinstance(event, LineageNamed | ServersSilent):
+    if isinstance(event, LineageNamed | ServersSilent | SparkEnded):
         return _heard_beside_attempts(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
@@ -114,11 +115,15 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.Event | No
 
 
 def _heard_beside_attempts(
-    event: LineageNamed | ServersSilent, *, now_ms: int, wall_ms: int
-) -> events.ServersSilent | None:
-    if isinstance(event, LineageNamed):
-        return None
-    return events.ServersSilent(now_ms=now_ms, wall_ms=wall_ms, silent=event.silent, detached=event.detached)
+    event: LineageNamed | ServersSilent | SparkEnded, *, now_ms: int, wall_ms: int
+) -> events.Event | None:
+    match event:
+        case ServersSilent(silent=silent, detached=detached):
+            return events.ServersSilent(now_ms=now_ms, wall_ms=wall_ms, silent=silent, detached=detached)
+        case SparkEnded(spark=spark, tasks=tasks):
+            return events.SparkEnded(now_ms=now_ms, wall_ms=wall_ms, spark=spark, tasks=tasks)
+        case LineageNamed():
+            return None
 
 
 def _heard_of_progress(event: TaskProgressed, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:

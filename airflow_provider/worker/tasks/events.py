@@ -252,6 +252,17 @@ class ServersSilent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkEnded(Event):
+    """Spark has ended under attached tasks, each of which will say so itself, perhaps much later.
+
+    :param spark: which one, as in :class:`SparkLost`
+    """
+
+    spark: int
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptProgressed(AttemptEvent):
     """The progress of the attempt, reported from time to time."""
 

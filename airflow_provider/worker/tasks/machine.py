@@ -104,6 +104,7 @@ from airflow_provider.worker.tasks.events import (
     ServersSilent,
     SlotFree,
     SparkAbsent,
+    SparkEnded,
     SparkFaltered,
     SparkLost,
     StartWritten,
@@ -335,11 +336,18 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
             return _look_at_clock(x)
         case GroupJoined():
             x.idle_since_ms = x.now
-        case ServersSilent():
-            x.suspects.time.servers_are(silent=event.silent, detached=event.detached, now_ms=x.now)
+        case ServersSilent() | SparkEnded():
+            _look_at_spark(x, event)
         case Drained() | FailedLetGo() | LeavesForGood() | Closed():
             return _going(x, event)
     return ()
+
+
+def _look_at_spark(x: Execution, event: ServersSilent | SparkEnded) -> None:
+    if isinstance(event, SparkEnded):
+        x.suspects.spark_ended(x.runs, event, event.tasks)
+    else:
+        x.suspects.time.servers_are(silent=event.silent, detached=event.detached, now_ms=x.now)
 
 
 def _look_at_clock(x: Execution) -> Iterable[TaskId]:

@@ -11,7 +11,8 @@ trial, nothing else begins, and before it begins, all else must have run for the
 trial counts for that batch alone. What ran well before goes on beside it: to stop it would take from it for certain
 what it may lose in a death. A task has stood its trial when it has run for a minute, or has ended. Then it is
 *acquitted*: its counts begin at zero. The same time acquits those that were counted and need no trial. Time in which
-their server does not answer, or in which no process watches them, does not count (``trials.py``).
+their server does not answer, in which no process watches them, or after their Spark has ended, however long their code
+takes to notice, does not count (``trials.py``).
 
 *Halving.* If a batch dies, its tasks have been counted once more than the others. What needs no trial comes back first,
 and then those that were counted less, all together, because the reason is not among them. Then the batch comes back in
@@ -61,7 +62,7 @@ _ALONE_WHERE_PEOPLE_END_IT: Final = 2
 """How often in a row a task must have been alone on trial at a death, so that it counts as the reason."""
 
 
-class SparkEnded(Protocol):
+class EndOfSpark(Protocol):
     """An event: something has lost its Spark. All that ran on it hear of this, each for itself."""
 
     @property
@@ -71,7 +72,7 @@ class SparkEnded(Protocol):
     def now_ms(self) -> int: ...
 
 
-class EndedUnderTask(SparkEnded, Protocol):
+class EndedUnderTask(EndOfSpark, Protocol):
     """The same of a task."""
 
     @property
@@ -204,7 +205,12 @@ class Suspects:
 
     # ---- pauses
 
-    def wait_after(self, runs: RunTable, event: SparkEnded) -> None:
+    def spark_ended(self, runs: RunTable, event: EndOfSpark, tasks: Tasks) -> None:
+        """Spark has ended under these tasks, which have not lost it yet as far as they know."""
+        self.wait_after(runs, event)
+        self.time.spark_ended(runs, tasks)
+
+    def wait_after(self, runs: RunTable, event: EndOfSpark) -> None:
         """A Spark has ended: start nothing for a while."""
         if event.spark in self.accusations:
             return
@@ -230,11 +236,11 @@ class Suspects:
         if not self._suspects or now_ms < self._acquits_at_ms:
             return []
         self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
-        started = [run for task in self._suspects if (run := runs[task]).state is RunState.STARTED]
+        started = [run for task in self._suspects if self._may_end_spark(run := runs[task])]
         left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
         stood = (run for run in started if self.time.stood_ms(run, now_ms) >= trial_length_ms(run))
-        acquitted = [_without_deaths(run) for run in stood if not (_is_alone(run, runs) and would_never_end(run))]
+        acquitted = [_without_deaths(run) for run in stood if not (self._is_alone(run, runs) and would_never_end(run))]
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
 
@@ -260,7 +266,7 @@ class Suspects:
         if not fitting:
             return Turn(blocked)  # it waits for slots like all others
         self._look_at_ms = now_ms + _LOOK_AGAIN_MS
-        return Turn(blocked, NO_TASKS if _some_are_young(runs, now_ms) else frozenset(run.task for run in fitting))
+        return Turn(blocked, NO_TASKS if self._some_are_young(runs, now_ms) else frozenset(run.task for run in fitting))
 
     def begun(self, turn: Turn, runs: RunTable) -> None:
         """The tasks of this turn have started: if they are a batch on trial, the next one may be twice as large."""
@@ -271,7 +277,7 @@ class Suspects:
     def trial_ms(self, runs: RunTable, *, now_ms: int) -> int | None:
         """When to check again whether a trial is over, or may begin (monotonic milliseconds); None: none is wanted."""
         waiting, on_trial = self._tried(runs, now_ms)
-        wanted = on_trial or (waiting and _some_are_young(runs, now_ms))
+        wanted = on_trial or (waiting and self._some_are_young(runs, now_ms))
         return now_ms + _LOOK_AGAIN_MS if wanted else None
 
     def due_ms(self, other_ms: int | None = None, *, now_ms: int) -> int | None:
@@ -309,23 +315,24 @@ class Suspects:
                 continue
             if run.state is RunState.WAITING:
                 waiting.append(run)
-            elif run.state is RunState.STARTED and self.time.stood_ms(run, now_ms) < trial_length_ms(run):
+            elif self._may_end_spark(run) and self.time.stood_ms(run, now_ms) < trial_length_ms(run):
                 on_trial.append(task)
         return waiting, frozenset(on_trial)
 
     def _needs_trial(self, run: TaskRun) -> bool:
         return run.deaths >= self._tried_from
 
+    def _may_end_spark(self, run: TaskRun) -> bool:
+        return run.state is RunState.STARTED and not self.time.is_over(run)
 
-def _is_alone(run: TaskRun, runs: RunTable) -> bool:
-    """Whether nothing else can end its Spark. Nobody knows this of a server, which other workers may use, too."""
-    return len(runs.active) == 1 and not run.runs_on
+    def _is_alone(self, run: TaskRun, runs: RunTable) -> bool:
+        """Whether nothing else can end its Spark. Nobody knows this of a server, which other workers may use, too."""
+        return not run.runs_on and all(task == run.task or self.time.is_over(runs[task]) for task in runs.active)
 
-
-def _some_are_young(runs: RunTable, now_ms: int) -> bool:
-    """Whether something runs here that might still end Spark soon after its start."""
-    running = (runs[task] for task in runs.active)
-    return any(run.ran_ms(now_ms) < TRIAL_MS for run in running if run.state.runs)
+    def _some_are_young(self, runs: RunTable, now_ms: int) -> bool:
+        """Whether something runs here that might still end Spark soon after its start."""
+        running = (runs[task] for task in runs.active)
+        return any(run.state.runs and run.ran_ms(now_ms) < TRIAL_MS and not self.time.is_over(run) for run in running)
 
 
 def _fitting(batch: list[TaskRun], runs: RunTable, slots: int) -> list[TaskRun]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from airflow_provider.state.records import TaskKind, TaskStatus
+from airflow_provider.values.model import TaskId, Tasks
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 TRIAL_MS: Final = 60_000
@@ -29,6 +31,7 @@ class TrialTime:
     def __init__(self) -> None:
         self._silent: set[bool] = set()
         self._heard_again_ms = {False: 0, True: 0}
+        self._over: dict[TaskId, int] = {}
 
     def servers_are(self, *, silent: bool, detached: bool, now_ms: int) -> None:
         """Whether tasks may have ended without anybody knowing: the detached ones, or the attached ones."""
@@ -37,6 +40,18 @@ class TrialTime:
         elif detached in self._silent:
             self._silent.remove(detached)
             self._heard_again_ms[detached] = now_ms
+
+    def spark_ended(self, runs: Mapping[TaskId, TaskRun], tasks: Tasks) -> None:
+        """Spark has ended under these attempts."""
+        lost = {task: began_ms for task in tasks & runs.keys() if (began_ms := runs[task].began_ms) is not None}
+        known = {task: began_ms for task, began_ms in self._over.items() if task in runs}
+        self._over = {**known, **lost}
+
+    def is_over(self, run: TaskRun) -> bool:
+        """Whether Spark has ended under this attempt, which has not said so yet: it can't end another, however long its
+        code hangs.
+        """
+        return run.began_ms is not None and self._over.get(run.task) == run.began_ms
 
     def stood_ms(self, run: TaskRun, now_ms: int) -> int:
         """While its server is silent, or no process watches it, it may have ended. This is not known at once when the

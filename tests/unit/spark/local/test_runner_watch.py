@@ -27,7 +27,15 @@ from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.local.spark_application import LocalSparkSettings, RunningSpark, SparkApplication
 from airflow_provider.spark.local.standalone import MasterSays
 from airflow_provider.spark.local.watch import look_at
-from airflow_provider.spark.runner import RunnerEvent, ServersSilent, SparkLost, TaskOrder, TaskStarted, TaskStopped
+from airflow_provider.spark.runner import (
+    RunnerEvent,
+    ServersSilent,
+    SparkEnded,
+    SparkLost,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
 from airflow_provider.spark.runners import attached, local
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import Epoch, TaskId
@@ -162,7 +170,7 @@ async def test_a_task_that_does_not_notice_that_its_spark_has_ended_is_told(
 ) -> None:
     async with watched(fenced=fenced) as bench:
         bench.sight = Sight.ENDED
-        await eventually(lambda: len(bench.events) == 2)
+        await eventually(lambda: len(bench.events) == 3)
         last = bench.events[-1]
         assert isinstance(last, SparkLost)
         assert (last.spark, last.error) == (3, "this worker's Spark has ended: killed")
@@ -175,8 +183,9 @@ async def test_the_end_of_spark_is_told_once_however_long_its_tasks_take_to_end(
     async with watched(slow=True) as bench:
         bench.sight = Sight.ENDED
         await bench.looked()
+        assert bench.events[1:] == [SparkEnded(spark=3, tasks=frozenset({TASK}))], "it hangs"
         Deaf.may_end.set()
-        await eventually(lambda: len(bench.events) == 2)
+        await eventually(lambda: len(bench.events) == 3)
     assert caplog.text.count("its tasks end") == 1
 
 

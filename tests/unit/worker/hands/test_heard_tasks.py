@@ -13,7 +13,7 @@ from worker_life import LONG, MEMBER
 
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.live.classic import ClassicMemberships
-from airflow_provider.spark.runner import RunnerEvent, ServersSilent, TaskFinished, TaskStarted
+from airflow_provider.spark.runner import RunnerEvent, ServersSilent, SparkEnded, TaskFinished, TaskStarted
 from airflow_provider.state.records import JobDefinition
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.ending import Ending
@@ -33,7 +33,7 @@ async def test_each_start_and_end_is_heard_in_its_turn() -> None:
     heard: list[tuple[TaskId, type[RunnerEvent]]] = []
 
     def hear(event: RunnerEvent) -> None:
-        assert not isinstance(event, ServersSilent), "it uses no server"
+        assert not isinstance(event, ServersSilent | SparkEnded), "it uses no Spark"
         heard.append((event.order.task, type(event)))
 
     place = InThisProcess(equipment, hear=hear)

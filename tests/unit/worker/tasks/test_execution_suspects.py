@@ -13,7 +13,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
-from airflow_provider.worker.tasks.events import QueryAdopted, SparkLost
+from airflow_provider.worker.tasks.events import QueryAdopted, SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
@@ -73,6 +73,20 @@ def test_what_ran_in_a_process_that_was_lost_is_suspected_in_its_record_and_in_o
     ] * 3
     assert all(said.error is not None and "lost its lease, once" in said.error.message for said in pending)
     assert group.runs(A0, A1, A2), "all run again"
+
+
+def test_a_task_that_hangs_long_after_it_has_ended_spark_is_found_nevertheless() -> None:
+    """Each time its worker hears of the end of Spark at once, and of the end of the attempt much later."""
+    group = Group(kind=STREAM, retries=0)
+    group.give(A0)
+    for spark in range(1, 4):
+        group.begin(A0)
+        group.feed(SparkEnded, spark=spark, tasks=frozenset({A0}))
+        for _ in range(5):
+            group.wait(TRIAL_MS)
+        done = group.feed(SparkLost, task=A0, spark=spark, failure=TaskFailure.of("gone"))
+        group.wait(TRIAL_MS)
+    assert written(done, TaskState.FAILED).spark_deaths == 3
 
 
 def test_a_planner_is_suspected_like_any_task() -> None:

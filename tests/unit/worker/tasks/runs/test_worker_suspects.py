@@ -12,7 +12,7 @@ from turned_clock import time_passes
 
 from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.worker.tasks.events import SparkLost
+from airflow_provider.worker.tasks.events import SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, first_run
 from airflow_provider.worker.tasks.runs.suspects import Suspects, Turn
@@ -296,6 +296,33 @@ def test_while_its_server_is_silent_a_task_stands_no_trial(detached: bool) -> No
     suspects.time.servers_are(silent=False, detached=detached, now_ms=back_ms)
     assert not suspects.acquitted(runs, now_ms=back_ms + TRIAL_MS - 1), "what is lost there is still to be heard"
     assert [run.task for run in suspects.acquitted(runs, now_ms=back_ms + TRIAL_MS)] == [A0]
+
+
+def test_what_hangs_after_the_end_of_its_spark_stands_no_trial_and_keeps_nobody_waiting() -> None:
+    """However long its code takes to notice."""
+    hangs = running(0, 2, began_ms=0, alone=True)
+    runs = table(hangs, run_of(1, deaths=2))
+    suspects = knowing(runs)
+    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0), now_ms=5, wall_ms=0), tasks(0))
+    assert suspects.turn(runs, slots=9, now_ms=10) == Turn(tasks(), tasks(1)), "it can't end another Spark"
+    assert not suspects.acquitted(runs, now_ms=HOUR_MS)
+    lost = suspects.lost(runs, death_of(hangs, now_ms=HOUR_MS))
+    assert suspects.condemns(lost)
+
+
+def test_when_it_runs_again_it_stands_its_trial() -> None:
+    runs = table(running(0, 1, began_ms=0), running(1, 0, began_ms=0))
+    suspects = knowing(runs)
+    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0), now_ms=5, wall_ms=0), tasks(0))
+    runs[A0] = running(0, 2, began_ms=HOUR_MS)
+    assert [run.task for run in suspects.acquitted(runs, now_ms=HOUR_MS + TRIAL_MS)] == [A0]
+
+
+def test_beside_what_hangs_after_the_end_of_another_spark_a_batch_task_is_alone() -> None:
+    runs = table(running(0, 0, began_ms=0), running(1, 1, began_ms=10))
+    suspects = knowing(runs)
+    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0), now_ms=5, wall_ms=0), tasks(0))
+    assert not suspects.acquitted(runs, now_ms=HOUR_MS), "it would never come further"
 
 
 def test_a_batch_task_that_ends_spark_late_is_tried_for_longer_each_time() -> None:
