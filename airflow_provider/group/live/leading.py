@@ -58,8 +58,7 @@ def gather_call(
     ended = frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted
     failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, even if many finished
     last = newer(command.last_record, last_round(status))
-    now = replace(status, group=last)
-    tried = tried_elsewhere(jobs, now, wall_ms=at_ms)
+    tried = tried_elsewhere(jobs, replace(status, group=_with_only(command.members, last)), wall_ms=at_ms)
     named = {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id}
     return Call(
         generation=command.generation,
@@ -89,6 +88,16 @@ def gather_call(
         asked_for=rebalance_asked_for(jobs, last) is not None,
         limits=limits,
     )
+
+
+def _with_only(members: Iterable[JoinedMember], last: ClassicRecord | None) -> ClassicRecord | None:
+    """The last round without the workers that are not in this one: they may have crashed, and then they have not
+    written that they are gone.
+    """
+    if last is None:
+        return None
+    here = {member.instance_id or member.member_id for member in members}
+    return replace(last, members={worker: member for worker, member in last.members.items() if worker in here})
 
 
 def absent_since(

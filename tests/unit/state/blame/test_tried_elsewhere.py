@@ -198,6 +198,27 @@ def test_who_leads_a_round_knows_both(given_up: TaskState) -> None:
     assert "a task that has failed is tried on another worker" in answer.record.because
 
 
+def test_who_leads_a_round_names_nobody_who_is_not_in_it() -> None:
+    """A worker that has crashed can't write it, and looks as it did before."""
+    group = Blamed({"w1": "p p", "w2": "s s", "w3": "s s"}, w2=8)
+    for task in (A2, TaskId("a", 4)):
+        group.tell(task, progress=BATCH)
+    group.fails(A0, W1)
+    assert group.places == {A0: W2}, "it has most free slots"
+    command = PerformAssignment(
+        seq=1,
+        generation=GenerationId(6),
+        protocol=SubProtocol.SESSIONED,
+        leader=MemberId("w1"),
+        last_completed=GenerationId(5),
+        members=tuple(member(worker, group.record.owned_by(worker)) for worker in (W1, W3)),
+        last_record=group.record,
+        reason="",
+    )
+    call = gather_call(command, group.jobs, group.status, policy=Deferred(), at_ms=NOW)
+    assert call.tried.places == {A0: W3}
+
+
 def test_no_round_of_an_eager_group_stops_all_tasks_for_one_that_has_failed() -> None:
     group = failed_beside_healthy()
     group.status = replace(group.status, group=replace(group.record, protocol=SubProtocol.DEFAULT))
