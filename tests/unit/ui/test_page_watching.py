@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
+from group_records import record_of
 from page_bench import SETTINGS, StillTopics
 from waiting import wait_until
 
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.followed import FollowedTopics
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui import watching
 from airflow_provider.ui.watching import LET_GO_S, ClusterWatch, WatchedGroup, Watches
+from airflow_provider.values.model import WorkerId
 
 
 @dataclass
 class Cluster:
     """:ivar names: its groups, or why they can't be listed
     :ivar read: the groups that are read now
+    :ivar left: the groups whose workers have all gone, as brokers know; an error: none answers
     """
 
     names: list[str] | TopicError = field(default_factory=list)
     read: set[str] = field(default_factory=set)
+    left: set[str] | TransportError = field(default_factory=set)
     now: float = 0.0
 
 
@@ -34,7 +40,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
     class Topics(StillTopics):
         def __init__(self, settings: KafkaSettings, group: str) -> None:
-            super().__init__(group=group)
+            super().__init__(group=group, status=StatusSnapshot(group=record_of({WorkerId("w1"): frozenset()})))
 
         def attach(self) -> None:
             cluster.read.add(self.group)
@@ -50,6 +56,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
                 raise cluster.names
             return cluster.names
 
+    async def without_classic_members(groups: Collection[str], _settings: KafkaSettings) -> set[str]:
+        if isinstance(cluster.left, TransportError):
+            raise cluster.left
+        return cluster.left & set(groups)
+
+    monkeypatch.setattr(watching, "without_classic_members", without_classic_members)
+    monkeypatch.setattr(watching, "_ASK_AGAIN_S", 0.01)
     monkeypatch.setattr(watching, "FollowedTopics", Topics)
     monkeypatch.setattr(watching, "TopicAdmin", Admin)
     monkeypatch.setattr(watching, "_TICK_S", 0.01)
@@ -115,6 +128,25 @@ def test_all_groups_are_read_while_somebody_looks_at_all(watch: ClusterWatch, cl
     wait_until(lambda: len(watch.look_at_all()[1]) == 2)
     assert watch.look_at_all()[0].names == ("one", "two")
     assert cluster.read == {"one", "two"}
+
+
+def test_that_all_workers_of_a_group_were_killed_is_seen_although_none_can_write_it(
+    watch: ClusterWatch, cluster: Cluster
+) -> None:
+    etl = looked_at(watch, "etl")
+
+    def is_deserted() -> bool:
+        cluster.now += 1
+        watch.look("etl")
+        return etl.seen().status.deserted
+
+    before = etl.seen()
+    assert not before.status.deserted
+    cluster.left = {"etl", "other"}
+    wait_until(is_deserted)
+    assert etl.seen().version != before.version, "browsers hear of it"
+    cluster.left = TransportError("no broker answers", fault=Fault.CONNECTION)
+    wait_until(lambda: not is_deserted())
 
 
 def test_groups_that_can_not_be_listed_any_more_are_still_known(watch: ClusterWatch, cluster: Cluster) -> None:
