@@ -9,6 +9,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.job import FencedError, TaskGuard
@@ -37,6 +38,7 @@ from airflow_provider.spark.local.rehearsal import rehearse
 from airflow_provider.spark.local.shipping import explain_missing
 from airflow_provider.spark.local.spark_application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.local.task_threads import bind_session, unbind_session
+from airflow_provider.spark.runners.query_stops import stop_queries
 from airflow_provider.state.records.session_conf import POOL
 
 if TYPE_CHECKING:
@@ -220,26 +222,22 @@ class LocalSession:
             return
         if self.spark.alive:
             try:
-                self._cancel_all(session)
+                stop_queries(self._queries(session), partial(self._cancel_jobs, session))
+                self._cancel_jobs(session)
             except Exception:
                 if self.spark.alive:
                     raise
                 # It has ended just now, and with it all that was to be cancelled.
         elif self.spark.jvm is not None and self.spark.jvm.poll() is None:
             with contextlib.suppress(Exception):  # the context is gone, but a query that waits for data may not notice
-                self._stop_queries(session)
-
-    def _cancel_all(self, session: SparkSession) -> None:
-        self._cancel_jobs(session)
-        self._stop_queries(session)
-        self._cancel_jobs(session)
-
-    def _stop_queries(self, session: SparkSession) -> None:
-        for query in self._queries(session):
-            query.stop()
+                for query in self._queries(session):
+                    query.stop()
 
     def _queries(self, session: SparkSession) -> list[StreamingQuery]:
-        return [*session.streams.active, *([] if self._awaited is None else [self._awaited])]
+        active = session.streams.active
+        if self._awaited is None or self._awaited.id in [query.id for query in active]:
+            return active
+        return [*active, self._awaited]
 
     def _cancel_jobs(self, session: SparkSession) -> None:
         """The tag does not cover threads that the task has made itself; for these, interrupt the whole session."""

@@ -34,7 +34,8 @@ def session_of(spark: Spark) -> LocalSession:
     session: Any = LocalSession(
         object(), LocalSparkSettings(), Pools(POOLS), tell_every_s=1.0, lease_left_s=no_task_runs
     )
-    session.spark, session._session = spark, SimpleNamespace(sparkContext=spark)
+    session.spark = spark
+    session._session = SimpleNamespace(sparkContext=spark, streams=SimpleNamespace(active=[]))
     assert isinstance(session, LocalSession)
     return session
 
