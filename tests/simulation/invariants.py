@@ -361,7 +361,7 @@ def lost_tasks_wait_at_most_the_delay(now: Round, until: Mapping[TaskId, int], s
 @invariant
 def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int) -> None:
     """A new leader keeps the running delays: tasks that are still lost wait until the same time, unless their worker is
-    back.
+    back, or has said that it will not be.
 
     Not checked where the record of the last round was never written, so that the new leader could not read it; nor
     where that round's revocations were not carried out: then its assignment is not trusted (this is also Connect's
@@ -373,7 +373,7 @@ def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int
         return
     for task in (before.waiting & now.configured).difference(*now.owned.values()):
         deadline = before.deadline_of(task)
-        if now.record.at_ms >= deadline or before.owner_of(task) in now.owned:
+        if now.record.at_ms >= deadline or now.knows_of(before.owner_of(task)):
             continue
         if now.lessons is not None and any(task in ready for ready in now.lessons.ready.values()):
             continue

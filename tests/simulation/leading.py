@@ -16,6 +16,7 @@ from airflow_provider.group.live.leading import (
     later_epoch,
     learned_for_nothing,
     unassigned_work,
+    waits_in_vain,
 )
 from airflow_provider.state.blame.elsewhere import better_places
 from airflow_provider.state.blame.evidence import found_a_place
@@ -91,6 +92,7 @@ class Watch:
         reason = (
             unassigned_work(jobs, status)
             or later_epoch(status)
+            or waits_in_vain(status)
             or learned_for_nothing(jobs, status)
             or other_slots(status)
             or self._is_learned_too_long()

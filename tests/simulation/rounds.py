@@ -221,6 +221,11 @@ class Round:
             return None
         return Absence(left=word.left, returns_ms=word.returns_ms).at_most_ms
 
+    def knows_of(self, worker: WorkerId) -> bool:
+        """Whether a worker that was missed is back, or has said since that it will not be."""
+        word = self.said.get(worker)
+        return worker in self.owned or (word is not None and Absence(left=word.left).at_most_ms == 0)
+
     @cached_property
     def duplicated(self) -> Tasks:
         """The tasks that more than one member reported as its own."""

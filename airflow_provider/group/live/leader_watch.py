@@ -9,7 +9,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.assignment.learners.model import Limits
-from airflow_provider.group.live.leading import later_epoch, learned_for_nothing, rebalance_asked_for, unassigned_work
+from airflow_provider.group.live.leading import (
+    later_epoch,
+    learned_for_nothing,
+    rebalance_asked_for,
+    unassigned_work,
+    waits_in_vain,
+)
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -161,6 +167,7 @@ class LeaderWatch:
                 rebalance_asked_for(jobs, status.group)
                 or unassigned_work(jobs, status)
                 or later_epoch(status)
+                or waits_in_vain(status)
                 or learned_for_nothing(jobs, status)
                 or other_slots(status)
             ),

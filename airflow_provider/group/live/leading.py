@@ -103,10 +103,22 @@ def _with_only(members: Iterable[JoinedMember], last: ClassicRecord | None) -> C
 def absent_since(
     last: ClassicRecord, members: Iterable[JoinedMember], workers: Mapping[WorkerId, WorkerStatus]
 ) -> dict[WorkerId, Absence]:
-    """What workers of the last round that are not in this one have said about their absence."""
+    """What workers of the last round that are not in this one have said about their absence, or too late for it."""
     here = {member.instance_id for member in members}
     gone = {member: worker for worker, member in last.members.items() if worker not in here}
-    return {gone[member]: absence for member, absence in written_absences(gone, workers, since=last.epoch).items()}
+    written = {gone[member]: absence for member, absence in written_absences(gone, workers, since=last.epoch).items()}
+    return {worker: absence for worker, absence in left_late(last, workers).items() if worker not in here} | written
+
+
+def left_late(last: ClassicRecord, workers: Mapping[WorkerId, WorkerStatus]) -> dict[WorkerId, Absence]:
+    """What workers that the last round has missed have said since: that they will not return.
+
+    Their own word is of the round before it. An older one is another process's, which had the name before.
+    """
+    missed = last.waiting_by_worker.keys() - last.members.keys()
+    said = {worker: word for worker in missed if (word := workers.get(worker)) and word.epoch >= last.epoch - 1}
+    left = {worker: Absence(left=word.left) for worker, word in said.items() if word.left is not None}
+    return {worker: absence for worker, absence in left.items() if absence.at_most_ms == 0}
 
 
 def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, WorkerStatus]) -> dict[WorkerId, Tasks]:
@@ -194,6 +206,13 @@ def rebalance_asked_for(jobs: JobsSnapshot, last: GroupRecord | None) -> str | N
     if wanted is None or last is None or wanted.offset < last.config_offset:
         return None
     return f"{wanted.by or 'somebody'} asked for it"
+
+
+def waits_in_vain(status: StatusSnapshot) -> str | None:
+    """Why nobody has to wait for the lost tasks of some workers any more; None: they may return."""
+    record = last_round(status)
+    left = () if record is None else sorted(left_late(record, status.workers))
+    return f"{names_in_short(left)} will not return" if left else None
 
 
 def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:

@@ -15,6 +15,7 @@ from turned_clock import time_passes
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignment.learners.model import LearnerMemory, Limits
+from airflow_provider.assignment.model import LeaveReason, Memory
 from airflow_provider.group.live import leader_watch
 from airflow_provider.group.live.leader_watch import LeaderWatch
 from airflow_provider.group.live.leading import unassigned_work
@@ -108,6 +109,18 @@ async def test_of_a_worker_that_drains_is_said_that_tasks_wait_there() -> None:
     watched.topics.status = replace(watched.topics.status, workers={w2: drains})
     watched.watch.lead(True)
     await watched.asks("tasks wait at a worker that drains")
+    watched.watch.close()
+
+
+async def test_whoever_is_heard_to_have_left_after_it_was_missed_is_waited_for_no_longer() -> None:
+    memory = Memory(assignment={W1: frozenset({A0}), W2: frozenset({A1})}, deadline_ms=wall_ms() + 600_000)
+    watched = Watched(Group({"w1": "r"}, memory=memory))
+    left = WorkerStatus(worker=W2, state=WorkerPhase.LEFT, epoch=EPOCH, slots=1, left=LeaveReason.STOPPED)
+    watched.watch.lead(True)
+    await watched.asks_nothing()
+    watched.topics.status = replace(watched.topics.status, workers={W2: left})
+    watched.watch.look()
+    await watched.asks("w2 will not return")
     watched.watch.close()
 
 

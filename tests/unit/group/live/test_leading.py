@@ -22,7 +22,7 @@ from airflow_provider.group.classic.member.events import JoinedMember, PerformAs
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.wire import EXTENSIBLE
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
-from airflow_provider.group.live.leading import assign, gather_call, later_epoch, unassigned_work
+from airflow_provider.group.live.leading import assign, gather_call, later_epoch, unassigned_work, waits_in_vain
 from airflow_provider.group.live.ready_learners import ReadyLearners
 from airflow_provider.state.records import JobDefinition, Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
@@ -236,6 +236,44 @@ def test_the_leader_gives_away_at_once_what_a_worker_had_that_will_not_be_back()
     waits = lead(gather_call(command, group.jobs, silent, policy=Deferred(), at_ms=0)).record
     assert waits is not None
     assert waits.waiting == {A1}
+
+
+@pytest.mark.parametrize(
+    ("left", "epoch", "vain"),
+    [
+        (LeaveReason.STOPPED, EPOCH, True),
+        (LeaveReason.RESTARTING, EPOCH, False),
+        (None, EPOCH, False),
+        (LeaveReason.STOPPED, EPOCH - 1, False),
+    ],
+    ids=["left", "comes back", "killed", "another process of its name"],
+)
+def test_who_is_heard_to_have_left_after_it_was_missed_is_waited_for_no_longer(
+    left: LeaveReason | None, epoch: int, vain: bool
+) -> None:
+    group = Group({"w1": "r", "w2": "r"})
+    memory = Memory(generation=group.record.generation, assignment=group.record.assignment, members=frozenset({W1, W2}))
+    silent = replace(group.status, group=replace(group.record, memory=memory))
+    missed = lead(gather_call(joined(W1, last=group.record), group.jobs, silent, policy=Deferred(), at_ms=0)).record
+    assert missed is not None
+    assert missed.waiting == {A1}
+    said = replace(GONE, state=WorkerPhase.LEFT, left=left, returns_ms=None, epoch=Epoch(epoch))
+    heard = replace(silent, group=missed, workers={W2: said})
+    assert waits_in_vain(heard) == ("w2 will not return" if vain else None)
+    again = joined(W1, last=missed)
+    record = lead(gather_call(again, group.jobs, heard, policy=Deferred(), at_ms=1)).record
+    assert record is not None
+    assert record.waiting == (NO_TASKS if vain else {A1})
+    assert waits_in_vain(replace(heard, group=record)) is None
+
+
+def test_whoever_has_left_and_is_back_is_missed_no_longer() -> None:
+    group = Group({"w1": "r"})
+    memory = Memory(assignment={W2: frozenset({A1})}, deadline_ms=9_000)
+    group.status = replace(group.status, group=replace(group.record, memory=memory))
+    left = replace(GONE, state=WorkerPhase.LEFT, left=LeaveReason.STOPPED)
+    assert absent(group, left, present=(W1,)) == {W2: Absence(left=LeaveReason.STOPPED)}
+    assert absent(group, left, present=(W1, W2)) == {}
 
 
 def test_members_of_java_connect_keep_no_name() -> None:
