@@ -35,7 +35,12 @@ from airflow_provider.state.reports.durations import finished_times
 from airflow_provider.state.reports.group_warnings import group_warnings
 from airflow_provider.state.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.state.reports.report import GroupReport, JobReport
-from airflow_provider.state.reports.worker_words import known_workers, waiting_for, worker_in_words
+from airflow_provider.state.reports.worker_words import (
+    known_workers,
+    waiting_for,
+    where_airflow_says_why,
+    worker_in_words,
+)
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_empty, what_was
 from airflow_provider.state.views.progress import configured, converged, job_progress, why_idle
@@ -135,7 +140,7 @@ def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: i
         _headline(group, status, wall_ms),
         *_room(jobs, status, wall_ms),
         *_idle(group, jobs, status),
-        *(_text(f"  {warning}", style="yellow") for warning in group_warnings(jobs, status)),
+        *_warnings(jobs, status),
         _workers(jobs, status, wall_ms),
         _jobs(jobs, status),
         *_given_up(jobs, status),
@@ -164,6 +169,11 @@ def _room(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> list[Text
 def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     reason = why_idle(jobs, status.tasks)
     return [] if reason is None else [_text(f"group {group} {reason}", style="yellow")]
+
+
+def _warnings(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
+    words = (*group_warnings(jobs, status), *where_airflow_says_why(status))
+    return [_text(f"  {warning}", style="yellow") for warning in words]
 
 
 def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:

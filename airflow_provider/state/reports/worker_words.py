@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.records.awaited import Awaited
 from airflow_provider.state.records.held_back import waits_for_airflow
 from airflow_provider.state.reports.group_description import how_it_is, state_in_words
 from airflow_provider.state.views.presence import lost, stands_back
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
+
+_MOST_NAMED: Final = 3
 
 
 def known_workers(status: StatusSnapshot) -> list[WorkerId]:
@@ -39,6 +45,21 @@ def lost_in_words(last: WorkerStatus | None) -> str:
     :param last: its last record
     """
     return (waits_for_airflow(last) if last else "") or "lost"
+
+
+def where_airflow_says_why(status: StatusSnapshot) -> tuple[str, ...]:
+    """Where to find out why Airflow does not start some workers' processes, which the group's topics do not say: a line
+    of words, or none.
+    """
+    waiting = [
+        name
+        for name, worker in sorted(status.workers.items())
+        if worker.awaits is Awaited.PROCESS and worker_in_words(name, status) is not None
+    ]
+    if not waiting:
+        return ()
+    names = in_short(waiting, most=_MOST_NAMED)
+    return (f"Airflow has not started {names} yet: its page of groups says why (a paused DAG, a full pool, ...)",)
 
 
 def _left(worker: WorkerStatus) -> str:

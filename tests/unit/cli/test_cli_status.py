@@ -17,6 +17,7 @@ from airflow_provider.state.records import (
     TaskState,
     WorkerPhase,
 )
+from airflow_provider.state.records.awaited import Awaited
 from airflow_provider.state.reports.group_description import as_lines
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -91,6 +92,19 @@ def test_whoever_is_not_in_the_group_is_shown_only_on_the_way_in(state: WorkerPh
     outside = WorkerId("w9")
     text = page(JOBS, replace(BUSY, workers={**BUSY.workers, outside: worker(outside, state)}))
     assert ("w9" in text) == shown
+
+
+@pytest.mark.parametrize(("awaits", "told"), [(Awaited.PROCESS, True), (Awaited.TRIGGERER, False), (None, False)])
+def test_where_airflow_says_why_it_does_not_start_a_worker_is_told(awaits: Awaited | None, told: bool) -> None:
+    said = replace(worker(W2, WorkerPhase.DEFERRED), awaits=awaits, condition=awaits.in_words if awaits else "")
+    line = "  Airflow has not started w2 yet: its page of groups says why (a paused DAG, a full pool, ...)"
+    assert (line in page(JOBS, replace(BUSY, workers={**BUSY.workers, W2: said})).splitlines()) is told
+
+
+def test_of_who_waits_no_longer_airflow_says_nothing() -> None:
+    w9 = WorkerId("w9")
+    gone = replace(worker(w9, WorkerPhase.DEFERRED), awaits=Awaited.PROCESS)
+    assert "Airflow" not in page(JOBS, replace(BUSY, workers={**BUSY.workers, w9: gone}))
 
 
 def test_a_group_that_all_have_left_says_so() -> None:
