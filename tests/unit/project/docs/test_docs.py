@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from airflow_provider import __version__
 from airflow_provider.cli import main as cli
@@ -98,6 +99,16 @@ def test_commands_are_understood(page: Path) -> None:
             if "cospark" in words[:2]:
                 arguments = words[words.index("cospark") + 1 :]
                 cli._parser(arguments[0]).parse_args(arguments)
+
+
+def test_the_commands_of_a_manifest_are_understood() -> None:
+    """The program of its container, and what is to be called before it ends."""
+    (manifest,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "kubernetes.md").read_text(), re.DOTALL)
+    (container,) = yaml.safe_load(manifest.replace("$(POD_NAME)", "etl-0"))["spec"]["template"]["spec"]["containers"]
+    *_, before_its_end = container["lifecycle"]["preStop"]["exec"]["command"]
+    for program, *arguments in ([*container["command"], *container["args"]], shlex.split(before_its_end)):
+        assert program == "cospark"
+        cli._parser(arguments[0]).parse_args(arguments)
 
 
 @pytest.mark.slow
