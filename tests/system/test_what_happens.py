@@ -1,4 +1,4 @@
-"""The lines of the README's table "What happens when" that no other system test covers."""
+"""The lines of docs/what-happens.md that no other system test covers."""
 
 from __future__ import annotations
 

@@ -154,8 +154,7 @@ def test_the_changelog_has_this_release_and_each_whose_records_are_read() -> Non
 
 def test_each_line_of_what_happens_when_is_shown_by_a_system_test() -> None:
     """The test says so: ``@pytest.mark.shows("a worker joins")``, with the first cell of each line that it shows."""
-    section = (ROOT / "README.md").read_text().partition("## What happens when")[2].partition("\n## ")[0]
-    lines = {row.split("|")[1].strip() for row in section.splitlines() if row.startswith("|")} - {"…", "---"}
+    lines = {row.split("|")[1].strip() for row in _rows((ROOT / "docs" / "what-happens.md").read_text())}
     assert len(lines) >= 10
     shown = {line for file in (ROOT / "tests" / "system").glob("test_*.py") for line in _shown_in(file)}
     assert not lines - shown, "write a test in tests/system"
@@ -169,11 +168,20 @@ def _shown_in(file: Path) -> Iterator[str]:
                 yield from map(ast.literal_eval, decorator.args)
 
 
-def test_the_readmes_benchmarks_are_among_all_benchmarks() -> None:
-    section = (ROOT / "README.md").read_text().partition("## Compared with")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    assert len(rows) >= 6
-    assert not set(rows) - set((ROOT / "docs" / "benchmarks.md").read_text().splitlines())
+@pytest.mark.parametrize(
+    ("heading", "page", "number"),
+    [("What happens when", "what-happens", 5), ("What is measured", "benchmarks", 4)],
+)
+def test_the_readmes_tables_are_parts_of_those_on_the_site(heading: str, page: str, number: int) -> None:
+    section = (ROOT / "README.md").read_text().partition(f"## {heading}")[2].partition("\n## ")[0]
+    rows = _rows(section.replace("](docs/", "]("))
+    assert len(rows) == number
+    assert not set(rows) - set(_rows((ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def _rows(text: str) -> list[str]:
+    """The rows of its tables, without their heads."""
+    return re.findall(r"(?<=\|\n)\| .*", text)
 
 
 def test_the_readme_sorts_and_names_the_pages_as_the_site_does() -> None:
