@@ -44,7 +44,7 @@ def test_code_runs(page: Path) -> None:
 def _dag_blocks() -> list[Any]:
     return [
         pytest.param(block[1], id=f"{page} {text.count(chr(10), 0, block.start()) + 1}")
-        for page in ("dags", "scheduling")
+        for page in ("dags", "scheduling", "tutorial")
         for text in [(ROOT / "docs" / f"{page}.md").read_text()]
         for block in re.finditer(r"```python\n(.*?)```", text, re.DOTALL)
     ]
@@ -96,6 +96,7 @@ def test_commands_are_understood(page: Path) -> None:
     for block in SHELL.findall(page.read_text()):
         for command in block.splitlines():
             words = shlex.split(command, comments=True)
+            words = words[: words.index("|")] if "|" in words else words
             if "cospark" in words[:2]:
                 arguments = words[words.index("cospark") + 1 :]
                 cli._parser(arguments[0]).parse_args(arguments)
