@@ -44,6 +44,7 @@ This module needs only the standard library, so a DAG file or a unit test can im
 from __future__ import annotations
 
 import functools
+import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -201,6 +202,14 @@ class TaskContext:
         """Sleep ``timeout_s`` seconds, or until the task is told to stop; True if it was told."""
         return self.guard.wait(timeout_s)
 
+    @property
+    def lease_left_s(self) -> float:
+        """For how many seconds nobody else can own the task. What works for it in another process, which no fence in
+        this one holds back, must have ended by then.
+        """
+        left_s = getattr(self.guard, "lease_left_s", None)  # not all guards of tests have it
+        return math.inf if left_s is None else float(left_s())
+
     def cached(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """Reference data that the job's tasks on this worker share: read and cached once, with ``DataFrame.persist``.
 
@@ -279,6 +288,11 @@ class SparkJob:
     None: anything is accepted.
     """
 
+    needs_session: bool = True
+    """Whether its tasks use the Spark of their worker. If not, :meth:`run` gets None for it, and it is not started for
+    them: their work is done by another process, or by none of Spark at all.
+    """
+
     slots: int = 1
     """How many slots of its worker each task takes while it runs, unless its own configuration has ``slots``: for tasks
     that need more memory or cores than others. Tasks of jobs that were submitted later don't overtake it while it
@@ -311,7 +325,7 @@ class SparkJob:
 def is_stateful(job: SparkJob) -> bool | None:
     """Whether the job's tasks have something to warm up; None: only if they are streams, as the job does not say."""
     if not hasattr(job, "warm_up"):
-        return None
+        return None if job.needs_session else False
     return job.warm_up is not None
 
 

@@ -15,6 +15,9 @@ from airflow_provider.state.records.slots import is_number_of_slots
 MAX_PLAN_BYTES: Final = 900_000
 """A plan is one record, and by default a broker accepts records of up to 1 MiB (``message.max.bytes``)."""
 
+SESSION_KEY: Final = "needs_session"
+"""In the configuration of a task that needs none: false."""
+
 
 class PlanError(Exception):
     """A plan can't be carried out: a fault of the job's code, so another try does not help."""
@@ -45,8 +48,8 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
     configs: Any = job.plan(context)
     if not isinstance(configs, list):
         raise PlanError(context.name, f"must be a list of task configurations, not a {type(configs).__qualname__}")
-    slots = _slots_of(context.name, job)
-    plan = [{**slots, **_checked(context.name, index, config)} for index, config in enumerate(configs)]
+    of_job = {**_slots_of(context.name, job), **({} if job.needs_session else {SESSION_KEY: False})}
+    plan = [{**of_job, **_checked(context.name, index, config)} for index, config in enumerate(configs)]
     check_plan_size(context.name, len(json.dumps(plan)))
     return _without_shared_checkpoints(context.name, plan)
 

@@ -15,6 +15,7 @@ from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job.loading import load_job
+from airflow_provider.spark.job.planning import SESSION_KEY
 from airflow_provider.spark.local.sight import LOOK_S, Sight
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
@@ -34,6 +35,7 @@ from airflow_provider.spark.runner import (
     WarmUpLost,
 )
 from airflow_provider.spark.runners.attached_attempt import AttachedAttempt
+from airflow_provider.spark.runners.no_session import NoSession
 from airflow_provider.spark.runners.progress_polling import ProgressPolling, all_done
 from airflow_provider.spark.runners.sessions import AttachedSession, Spark, Sparks
 from airflow_provider.spark.runners.threads import in_thread, start_thread
@@ -121,7 +123,7 @@ class AttachedRunner:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         warming = self._warming.pop(order.task, None)
         if warming is None or not self._hand_over(warming, order):
-            self._start_cold(self._attempt_at(order, self._sparks.session(order)))
+            self._start_cold(self._attempt_at(order, self._session(order)))
         self._watch_on()
         self._progress.go_on()
 
@@ -130,7 +132,7 @@ class AttachedRunner:
             raise RunnerClosedError(f"task {order.task} can't be warmed up: the runner is closed")
         self.stop_warming(order.task)
         loop = asyncio.get_running_loop()
-        warming = self._warming[order.task] = Warming(order, self._sparks.session(order), loop.create_future())
+        warming = self._warming[order.task] = Warming(order, self._session(order), loop.create_future())
         self._learning.add(warming.ended)
         warming.ended.add_done_callback(self._learning.discard)
         start_thread(lambda: self._learn(warming, loop), f"learn-{order.task}")
@@ -188,6 +190,9 @@ class AttachedRunner:
 
     # ---- attempts and warm-ups, and their threads
 
+    def _session(self, order: TaskOrder) -> AttachedSession:
+        return NoSession() if order.config.get(SESSION_KEY) is False else self._sparks.session(order)
+
     def _attempt_at(self, order: TaskOrder, session: AttachedSession) -> AttachedAttempt:
         ended = asyncio.get_running_loop().create_future()
         attempt = self._attempts[order.task] = AttachedAttempt(order, AttemptGuard(self._lease), session, ended)
@@ -211,7 +216,7 @@ class AttachedRunner:
     def _do_without(self, warming: Warming, attempt: AttachedAttempt) -> None:
         if not self._closed and warming.take_back(attempt):
             log.warning("The warm-up of %s does not stop; the task starts without it", attempt.order.label)
-            attempt.session = self._sparks.session(attempt.order)
+            attempt.session = self._session(attempt.order)
             self._start_cold(attempt)
 
     def _run(self, attempt: AttachedAttempt, loop: asyncio.AbstractEventLoop, job: SparkJob | None = None) -> None:
@@ -236,7 +241,7 @@ class AttachedRunner:
         else:
             warming.close()
             if heir is not None:
-                heir.attempt.session = self._sparks.session(warming.order)
+                heir.attempt.session = self._session(warming.order)
                 self._run(heir.attempt, loop)
         _tell(loop, warming.ended.set_result, None)
 
