@@ -32,6 +32,7 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.spark.connect.server import TOKEN_ENV, AllowedServers
+from airflow_provider.spark.job.allowed_applications import AllowedApplications
 from airflow_provider.spark.job.checkpoint_folder import usable_root
 from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.masters import usable_master
@@ -104,6 +105,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="settings of Spark that jobs may have besides the usual ones, such as 'spark.sql.iceberg.*'; may be"
         " repeated. File systems, catalogs and names of classes are never allowed",
+    )
+    parser.add_argument(
+        "--allow-application",
+        action="append",
+        default=[],
+        metavar="PART",
+        help="a folder (/opt/apps, s3a://lake/apps) with applications that jobs may submit to Spark, a Spark master to"
+        " which they may, or Maven packages that these may use ('org.apache.iceberg:*:1.10.1'); may be repeated. By"
+        " default no application is allowed",
     )
     parser.add_argument(
         "--checkpoint-root",
@@ -287,6 +297,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         runner=args.runner,
         allowed=tuple(args.allow),
         allowed_conf=_usable("--allow-session-conf", tuple(args.allow_session_conf), AllowedConf),
+        applications=_usable("--allow-application", tuple(args.allow_application), AllowedApplications),
         checkpoint_root=_usable("--checkpoint-root", args.checkpoint_root, usable_root),
         spark_master=_usable("--spark-master", args.spark_master, usable_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),

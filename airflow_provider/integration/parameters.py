@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from airflow_provider.spark.connect.server import AllowedServers
+from airflow_provider.spark.job.allowed_applications import AllowedApplications
 from airflow_provider.spark.job.checkpoint_folder import CheckpointError, usable_root
 from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.masters import usable_master
@@ -228,6 +229,20 @@ def allowed_conf(value: object) -> AllowedConf:
         return AllowedConf(patterns)
     except ValueError as wrong:
         raise ValueError(f"allowed_session_conf: {wrong}") from None
+
+
+def allowed_applications(value: object) -> AllowedApplications:
+    """Check what applications may be made of: a list, or (from a template) one text with commas.
+
+    :raises ValueError: for anything else
+    """
+    parts = _several(value)
+    if parts is None or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"allowed_applications: {value!r} must be a list of folders, such as '/opt/applications'")
+    try:
+        return AllowedApplications(parts)
+    except ValueError as wrong:
+        raise ValueError(f"allowed_applications: {wrong}") from None
 
 
 def allowed_servers(value: object) -> AllowedServers:

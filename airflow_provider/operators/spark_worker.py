@@ -19,6 +19,7 @@ from airflow_provider.integration.linking import FollowedLink
 from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
 from airflow_provider.integration.parameters import (
     TimeSpan,
+    allowed_applications,
     allowed_conf,
     allowed_servers,
     checkpoint_root,
@@ -97,6 +98,8 @@ class SparkWorkerOperator(GroupTask):
         these, whoever may write to the group's jobs topic decides what runs here
     :param allowed_session_conf: settings of Spark that jobs may have besides the usual ones (``docs/job-authors.md``),
         as patterns such as ``spark.sql.iceberg.*``; never those of file systems, catalogs and classes
+    :param allowed_applications: of what the Spark applications may be made that jobs submit: folders, masters and Maven
+        packages (``docs/ready-made-jobs.md``); by default no application is allowed
     :param worker: the worker's name in the group (its group instance id). It must stay the same over retries, deferrals
         and restarts, and no two workers of a group may share it. By default ``<dag_id>.<task_id>``, with
         ``.<map_index>`` if mapped, so the next run of the DAG has the same workers. If runs can overlap, set
@@ -154,6 +157,7 @@ class SparkWorkerOperator(GroupTask):
         "worker",
         "allowed_entry_points",
         "allowed_session_conf",
+        "allowed_applications",
         "slots",
         "kafka_conn_id",
         "spark_master",
@@ -172,6 +176,7 @@ class SparkWorkerOperator(GroupTask):
         group: str,
         allowed_entry_points: str | Sequence[str],
         allowed_session_conf: str | Sequence[str] = (),
+        allowed_applications: str | Sequence[str] = (),
         worker: str | None = None,
         slots: int | str = 2,
         until: str = Until.DRAINED.value,
@@ -199,6 +204,7 @@ class SparkWorkerOperator(GroupTask):
         self.group = group
         self.allowed_entry_points = allowed_entry_points
         self.allowed_session_conf = allowed_session_conf
+        self.allowed_applications = allowed_applications
         self.worker = worker
         self.slots = slots
         self.until = until
@@ -239,6 +245,7 @@ class SparkWorkerOperator(GroupTask):
             (worker_name, self.worker or "default"),
             (lambda value: prefixes("allowed_entry_points", value), self.allowed_entry_points),
             (allowed_conf, self.allowed_session_conf),
+            (allowed_applications, self.allowed_applications),
             (allowed_servers, self.allowed_spark_servers),
             (number_of_slots, self.slots),
             (lambda value: text("kafka_conn_id", value), self.kafka_conn_id),
@@ -306,6 +313,7 @@ class SparkWorkerOperator(GroupTask):
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
             allowed_conf=allowed_conf(self.allowed_session_conf),
+            applications=allowed_applications(self.allowed_applications),
             checkpoint_root=checkpoint_root(self.checkpoint_root),
             spark_master=spark.master,
             spark_token=spark.token,

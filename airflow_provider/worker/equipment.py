@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers
+from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
 
 NEVER_S: Final = 10.0**9
@@ -23,6 +24,7 @@ class Equipment:
     :param runner: ``local`` (threads of this process) or ``noop``
     :param allowed: import prefixes of entry points
     :param allowed_conf: which settings jobs may have for the sessions of their tasks
+    :param applications: which ones tasks may submit to Spark
     :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
     :param spark_master: Spark's master URL, or that of a Spark Connect server
     :param spark_token: for a Spark Connect server; empty: none
@@ -45,5 +47,6 @@ class Equipment:
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS
     allowed_conf: AllowedConf = USUAL_CONF
+    applications: AllowedApplications = NO_APPLICATIONS
     progress_s: float = DEFAULT_PROGRESS_S
     linger_s: float = NEVER_S

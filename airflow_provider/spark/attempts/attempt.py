@@ -33,6 +33,7 @@ from airflow_provider.spark.job import (
     is_stateful,
     rehearse_nothing,
 )
+from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.config_schema import config_schema_to_publish
 from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.job.loading import JOB_RAISES, check_allowed, load_job
@@ -142,6 +143,7 @@ def run_attempt(
     emit: OnEvent,
     mask: Mask = nothing_secret,
     job: SparkJob | None = None,
+    applications: AllowedApplications = NO_APPLICATIONS,
 ) -> LastEvent:
     """Run ``order`` to its end; never raises. None of the job's code is called before the start is stored, not even to
     import it: if it ends this process, others must know what was running.
@@ -150,13 +152,15 @@ def run_attempt(
 
     :param mask: removes secrets from error messages
     :param job: the job object that was warmed up in this session; None: make a new one
+    :param applications: which ones the worker lets tasks submit
     """
     try:
         try:
             if order.task.is_planner:
                 last: LastEvent = _plan(order, guard, session, allowed, emit)
             else:
-                last = _run(order, guard, session, allowed, emit, mask, job)
+                task = task_context(order, guard, session, applications=applications)
+                last = _run(order, guard, session, allowed, emit, mask, job, task)
         finally:
             session.close()
         if guard.stopping:
@@ -220,10 +224,10 @@ def _run(
     emit: OnEvent,
     mask: Mask,
     job: SparkJob | None,
+    task: TaskContext,
 ) -> TaskFinished:
     check_allowed(order.entry_point, allowed)
     session.open()
-    task = task_context(order, guard, session)
     guard.begin()
     emit(TaskStarted(order=order, handle=session.handle))
     guard.wait_until_told()
@@ -283,7 +287,11 @@ def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -
 
 
 def task_context(
-    order: TaskOrder, guard: TaskGuard, session: TaskSession, rehearsing: Rehearse = rehearse_nothing
+    order: TaskOrder,
+    guard: TaskGuard,
+    session: TaskSession,
+    rehearsing: Rehearse = rehearse_nothing,
+    applications: AllowedApplications = NO_APPLICATIONS,
 ) -> TaskContext:
     """What the job's code is told about its task."""
     return TaskContext(
@@ -297,4 +305,5 @@ def task_context(
         guard=guard,
         share=session.share,
         rehearsing=rehearsing,
+        applications=applications,
     )

@@ -19,6 +19,7 @@ from airflow_provider.spark.attempts.spark_errors import (
     without_java_frames,
     without_traces,
 )
+from airflow_provider.spark.job.allowed_applications import ApplicationNotAllowedError
 from airflow_provider.spark.job.loading import EntryPointError
 from airflow_provider.spark.job.planning import PlanError
 from airflow_provider.spark.job.session_conf import SessionConfError
@@ -32,7 +33,7 @@ MAX_TRACEBACK_CHARS: Final = 8_000
 _HERE: Final = tuple(
     str(Path(__file__).parents[1] / part) for part in ("job", "attempts", "runners", "connect", "warm_up.py")
 )
-_NOT_RETRYABLE: Final = (EntryPointError, PlanError, SessionConfError)
+_NOT_RETRYABLE: Final = (EntryPointError, PlanError, SessionConfError, ApplicationNotAllowedError)
 
 
 def nothing_secret(text: str) -> str:

@@ -50,6 +50,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias, overload
 
+from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.asset_writes import AssetWrites
 from airflow_provider.spark.job.rehearsing import Rehearsal
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
@@ -191,6 +192,7 @@ class TaskContext:
     guard: TaskGuard = field(default=_Unguarded(), repr=False)
     share: Share = field(default=_make_for_oneself, repr=False)
     rehearsing: Rehearse = field(default=rehearse_nothing, repr=False)
+    applications: AllowedApplications = field(default=NO_APPLICATIONS, repr=False)
     writes: AssetWrites = field(default_factory=AssetWrites, repr=False, compare=False)
 
     @property

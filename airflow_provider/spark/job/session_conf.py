@@ -8,7 +8,7 @@ what names a file system, a catalog or a class.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -62,7 +62,7 @@ class AllowedConf:
 
     def check(self, conf: Mapping[str, str]) -> None:
         """:raises SessionConfError: naming the settings that are not allowed"""
-        refused = sorted(name for name in conf if not self._allows(name))
+        refused = self.refused(conf)
         if not refused:
             return
         possible = [name for name in refused if _may_be_allowed(name)]
@@ -71,6 +71,10 @@ class AllowedConf:
             " runs or where data and secrets go: give it to the workers, as their spark_conf, or to the Spark Connect"
             " server" + (f"; or allow {_listed(possible)} by the workers' allowed_session_conf" if possible else "")
         )
+
+    def refused(self, names: Iterable[str]) -> list[str]:
+        """Those of the settings that are not allowed, in order."""
+        return sorted(name for name in names if not self._allows(name))
 
     def _allows(self, name: str) -> bool:
         if not _may_be_allowed(name):

@@ -13,6 +13,7 @@ from typing import Final
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.job import SparkJob
+from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.job.planning import SESSION_KEY
@@ -71,6 +72,7 @@ class AttachedRunner:
     :param mask: removes secrets from error messages
     :param on_condition: called when :attr:`condition` or :attr:`spark_ui` has changed
     :param tell_every_s: report a task's progress at most this often, in seconds
+    :param applications: which ones tasks may submit to Spark
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class AttachedRunner:
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
         tell_every_s: float = 30.0,
+        applications: AllowedApplications = NO_APPLICATIONS,
     ) -> None:
         self.spark_ui = ""
         self._stands_still = ""
@@ -95,6 +98,7 @@ class AttachedRunner:
         self._allowed = tuple(allowed)
         self._lease: Lease = lease or EndlessLease()
         self._sparks = sparks
+        self._applications = applications
         self._mask = mask
         self._attempts: dict[TaskId, AttachedAttempt] = {}
         self._abandoned: set[AttachedAttempt] = set()
@@ -223,7 +227,9 @@ class AttachedRunner:
         def emit(event: RunnerEvent) -> None:
             _tell(loop, self._heard, attempt, event)
 
-        last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job)
+        last = run_attempt(
+            attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job, self._applications
+        )
         if isinstance(last, TaskFinished) and (counts := all_done(attempt)) is not None:
             emit(TaskProgressed(order=attempt.order, progress=counts))
         attempt.thread_ended.set()

@@ -13,6 +13,7 @@ from airflow_provider.spark.connect.connection import ConnectedServer, ServerCon
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectSettings, session_id
 from airflow_provider.spark.connect.shipping import Parcels
+from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import EndlessLease, Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
 from airflow_provider.spark.local.sight import Sight
@@ -123,6 +124,7 @@ class ConnectRunner(AttachedRunner):
         tell_every_s: float = 30.0,
         detach_by: str | None = None,
         allowed_conf: AllowedConf = USUAL_CONF,
+        applications: AllowedApplications = NO_APPLICATIONS,
     ) -> None:
         lease = lease or EndlessLease()
         super().__init__(
@@ -133,6 +135,7 @@ class ConnectRunner(AttachedRunner):
             mask=mask,
             on_condition=on_condition,
             tell_every_s=tell_every_s,
+            applications=applications,
         )
         self._ready = ReadyAtOnce(on_event)
 

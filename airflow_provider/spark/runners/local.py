@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
+from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
 from airflow_provider.spark.local.jvm_lease import LeaseLeft
@@ -86,6 +87,7 @@ class LocalRunner(AttachedRunner):
         on_condition: Callable[[], None] = lambda: None,
         tell_every_s: float = 30.0,
         allowed_conf: AllowedConf = USUAL_CONF,
+        applications: AllowedApplications = NO_APPLICATIONS,
     ) -> None:
         super().__init__(
             on_event,
@@ -95,6 +97,7 @@ class LocalRunner(AttachedRunner):
             mask=mask,
             on_condition=on_condition,
             tell_every_s=tell_every_s,
+            applications=applications,
         )
 
 

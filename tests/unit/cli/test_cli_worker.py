@@ -21,6 +21,7 @@ from airflow_provider.integration.worker_values import WorkerSpec
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.topics.errors import TopicRightsError
 from airflow_provider.spark.connect.server import AllowedServers
+from airflow_provider.spark.job.allowed_applications import AllowedApplications
 from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.state.records import JobDefinition, TaskState
 from airflow_provider.values.model import ConnectProtocol, Epoch
@@ -156,8 +157,9 @@ def test_options_reach_the_worker(ends: Any) -> None:
     )
     conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
     more = ("--allow-session-conf", "spark.sql.iceberg.*", "--allow-session-conf", "spark.wap.id")
+    applications = ("--allow-application", "/opt/apps", "--allow-application", "yarn")
     servers = ("--allow-spark-server", "sc://old", "--allow-spark-server", "sc://older:1")
-    assert main(["worker", "g", *BROKER, *options, *connect, *timing, *conf, *more, *servers]) == 0
+    assert main(["worker", "g", *BROKER, *options, *connect, *timing, *conf, *more, *applications, *servers]) == 0
     settings = began.settings
     assert (settings.slots, settings.until, settings.policy) == (5, Until.DRAINED, IMMEDIATE)
     assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
@@ -167,6 +169,7 @@ def test_options_reach_the_worker(ends: Any) -> None:
     assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}
     assert began.equipment.allowed == ("x", "y.z")
     assert began.equipment.allowed_servers == AllowedServers.of(["sc://old:15002", "sc://older:1"])
+    assert began.equipment.applications == AllowedApplications(("/opt/apps", "yarn"))
     assert began.equipment.allowed_conf == AllowedConf(("spark.sql.iceberg.*", "spark.wap.id"))
 
 

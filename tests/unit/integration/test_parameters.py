@@ -12,6 +12,7 @@ from airflow.sdk import DAG, task
 from markupsafe import Markup
 
 from airflow_provider.integration.parameters import (
+    allowed_applications,
     allowed_conf,
     choice,
     group_name,
@@ -84,6 +85,15 @@ def test_what_jobs_may_set_besides_is_a_list_of_patterns() -> None:
     for wrong in (None, 1, [1], "*", ["fs.*"], ["spark.sql.catalog.*"]):
         with pytest.raises(ValueError, match=r"^allowed_session_conf: "):
             allowed_conf(wrong)
+
+
+def test_applications_are_made_of_what_is_in_a_list() -> None:
+    assert allowed_applications(["/opt/apps", "yarn"]).parts == ("/opt/apps", "yarn")
+    assert allowed_applications("/opt/apps, yarn").parts == ("/opt/apps", "yarn")
+    assert allowed_applications(()).parts == ()
+    for wrong in (None, 1, [1], "apps"):
+        with pytest.raises(ValueError, match=r"^allowed_applications: "):
+            allowed_applications(wrong)
 
 
 def test_spark_settings_are_texts_as_spark_reads_them() -> None:

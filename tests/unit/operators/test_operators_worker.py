@@ -385,6 +385,11 @@ class TestWorkerOperator:
         worker_operator(allowed_session_conf=["spark.sql.iceberg.*"]).execute(context())
         runs.made[-1].equipment.allowed_conf.check({"spark.sql.iceberg.locality.enabled": "true"})
 
+    def test_it_allows_the_applications_that_its_operator_names(self, runs: type[FakeRun]) -> None:
+        runs.endings.append(outcome(Ending.LEFT))
+        worker_operator(allowed_applications=["/opt/apps"]).execute(context())
+        assert runs.made[-1].equipment.applications.parts == ("/opt/apps",)
+
     def test_asked_to_go_it_ends_with_success(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.LEFT))
         assert worker_operator().execute(context())["ended"] == "left"

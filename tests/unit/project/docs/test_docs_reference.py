@@ -74,7 +74,7 @@ def test_a_contexts_table_has_what_it_offers(context: type) -> None:
     table = _part(JOBS, rf"^\| of the `{context.__name__}` \| \|\n", r"\n\n")
     listed = _names("".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     own = {field.name for field in dataclasses.fields(context)} | {name for name in vars(context) if name[0] != "_"}
-    assert listed == own - {"spark_provider", "guard", "share", "rehearsing", "writes"}
+    assert listed == own - {"spark_provider", "guard", "share", "rehearsing", "applications", "writes"}
 
 
 def test_the_settings_of_tls_are_those_that_are_honoured() -> None:
