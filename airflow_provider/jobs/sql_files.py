@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from graphlib import CycleError
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
 
-from airflow_provider.jobs.sql_order import connected_in_order, named_before
-from airflow_provider.jobs.sql_statements import Statement, statements_of
+from airflow_provider.jobs.order import tasks_in_order
+from airflow_provider.jobs.sql_statements import Statement, named_before, statements_of
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
-from airflow_provider.spark.job.planning import PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +90,7 @@ class SqlFiles(SparkJob):
                 "files": [{"file": name, "sha256": _digest(files[name])} for name in together],
                 "parameters": parameters,
             }
-            for together in _tasks_of(job.name, before)
+            for together in tasks_in_order(job.name, "files", before)
         ]
 
     def run(self, spark: SparkSession, task: TaskContext) -> dict[str, Any]:
@@ -151,23 +149,6 @@ def _planned_text(folder: Path, *, file: str, sha256: str) -> str:
     if _digest(content) != sha256:
         raise OtherFileError(file)
     return _text_of(file, content)
-
-
-def _tasks_of(job: str, before: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """:raises PlanError: if a file is to run after one that is not there, or files wait for each other"""
-    for name, earlier in before.items():
-        for other in earlier:
-            if other not in before:
-                raise PlanError(
-                    job,
-                    f"can't be made: {name} is to run after {other!r}, which is none of the job's files:"
-                    f" {', '.join(before)}",
-                )
-    try:
-        return connected_in_order(before)
-    except CycleError as wrong:
-        circle = " before ".join(wrong.args[1])
-        raise PlanError(job, f"can't be made: its files would have to run in a circle, {circle}") from wrong
 
 
 def _statements_of(texts: Mapping[str, str]) -> Iterator[tuple[str, Statement]]:

@@ -1,5 +1,5 @@
 """Splits an SQL file into its statements, at the semicolons that are in no string, quoted name or comment. These are
-the same as for Spark's own lexer (``SqlBaseLexer.g4``), which only a JVM has.
+the same as for Spark's own lexer (``SqlBaseLexer.g4``), which only a JVM has. Also reads the comments before them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _LINE_COMMENT: Final = re.compile(r"--(?:\\\n|[^\n])*")
 _IN_COMMENT: Final = re.compile(r"/\*(?!\+)|\*/")
 _WITH_ESCAPES: Final = {quote: re.compile(rf"(?:[^{quote}\\]|\\.)*{quote}", re.DOTALL) for quote in ("'", '"')}
 """The rest of such a string."""
+_AFTER: Final = re.compile(r"--\s*after:(.*)", re.IGNORECASE)
 _SCRIPT: Final = re.compile(r"(?:(?:\w+|`[^`]*`)\s*:\s*)?BEGIN\b", re.IGNORECASE)
 
 
@@ -57,6 +58,12 @@ def statements_of(text: str) -> list[Statement]:
     if begin is not None:
         found.append(_statement(text, begin, len(text)))
     return found
+
+
+def named_before(text: str) -> list[str]:
+    """The files after which this one is to run: ``-- after: a.sql, b.sql`` before the file's first statement."""
+    said = filter(None, map(_AFTER.fullmatch, leading_comments(text)))
+    return [name.strip() for found in said for name in found[1].split(",") if name.strip()]
 
 
 def leading_comments(text: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.jobs.sql_statements import Statement, leading_comments, statements_of
+from airflow_provider.jobs.sql_statements import Statement, leading_comments, named_before, statements_of
 
 
 def texts_of(text: str) -> list[str]:
@@ -79,6 +79,19 @@ def test_a_statement_that_only_has_the_word_is_no_script() -> None:
 def test_leading_comments_are_those_before_the_first_statement() -> None:
     text = "-- one\n\n/* two */ -- three\n;SELECT 1 -- four\n; -- five"
     assert list(leading_comments(text)) == ["-- one", "/* two */", "-- three"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("-- after: a.sql\nSELECT 1", ["a.sql"]),
+        ("/* Copyright */\n\n--AFTER:a.sql, staging/b c.sql ,\n-- after: d.sql", ["a.sql", "staging/b c.sql", "d.sql"]),
+        ("SELECT 1; -- after: a.sql", []),
+        ("-- hereafter: a.sql\n/* after: b.sql */\nSELECT '-- after: c.sql'", []),
+    ],
+)
+def test_the_comments_before_the_first_statement_name_what_runs_before(text: str, names: list[str]) -> None:
+    assert named_before(text) == names
 
 
 # --- any text
