@@ -14,15 +14,17 @@ _NAME: Final = "spark.properties"
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + "._-/")
 
 
-def submit_options(settings: Mapping[str, str], folder: Path) -> list[str]:
+def submit_options(settings: Mapping[str, str], folder: Path, before: bytes = b"") -> list[str]:
     """Write the settings where only this user can read them.
 
     :param folder: where nobody else can write
+    :param before: a file of properties, over which the settings have precedence
     :returns: the options of ``spark-submit`` to read them, with precedence over ``spark-defaults.conf``
     """
     file = folder / _NAME
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as opened:
-        opened.writelines(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+    lines = "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+        opened.write(before + b"\n\n" * bool(before) + lines.encode("ascii"))  # its last line may be continued
     return ["--properties-file", str(file), "--load-spark-defaults"]
 
 

@@ -1,0 +1,108 @@
+"""An application as ``spark-submit`` takes it: in client mode, its driver is a child of this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from airflow_provider.spark.local.errors import SparkStartError
+from airflow_provider.spark.local.pyspark_internals import home_of_spark
+from airflow_provider.spark.local.scratch import ScratchFolder
+from airflow_provider.spark.properties import submit_options
+from airflow_provider.spark.submit.kept import run_kept
+
+_OF_THIS_PROCESS: Final = frozenset({"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"})
+"""Variables of this process's own Spark."""
+_LOOPBACK: Final = ("SPARK_LOCAL_IP", "127.0.0.1")
+"""This process's own Spark sets it, if it is local. Executors of a cluster could not reach a driver there."""
+
+
+class NoSparkSubmitError(Exception):
+    """This worker has no ``spark-submit``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """An application.
+
+    :param file: a Python file or a jar: a path or a URL
+    :param args: its arguments, which anybody on this machine can read while it runs
+    :param main_class: of a jar; empty: as its manifest says
+    :param settings: of Spark. Everything else that ``spark-submit`` has an option for is one of these
+    :param properties_file: with more settings; empty: there is none
+    :param spark_home: the folder of Spark; empty: that of PySpark
+    """
+
+    file: str
+    args: Sequence[str] = ()
+    main_class: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties_file: str = ""
+    spark_home: str = ""
+
+
+def run_application(
+    application: Application,
+    *,
+    hear: Callable[[str], None],
+    check: Callable[[], None],
+    lease_left_s: Callable[[], float],
+) -> int:
+    """Run it to its end. For the parameters see :func:`~airflow_provider.spark.submit.kept.run_kept`.
+
+    :return: its exit code
+    :raises NoSparkSubmitError: if there is no ``spark-submit``
+    :raises OSError: if its properties file can't be read
+    """
+    home = home_of(application)
+    given = Path(application.properties_file).read_bytes() if application.properties_file else b""
+    scratch = ScratchFolder()
+    try:
+        folder = scratch.path / "work"
+        folder.mkdir()
+        command = _command(application, home, submit_options(application.settings, scratch.path, given))
+        environment = _environment(os.environ, home, is_local=_is_local(application))
+        return run_kept(
+            command, environment=environment, folder=folder, hear=hear, check=check, lease_left_s=lease_left_s
+        )
+    finally:
+        scratch.remove()
+
+
+def home_of(application: Application) -> Path:
+    """The folder of its Spark.
+
+    :raises NoSparkSubmitError: if there is no ``spark-submit`` in it
+    """
+    try:
+        home = Path(application.spark_home or home_of_spark())
+    except (ImportError, SparkStartError):
+        raise NoSparkSubmitError(
+            "this worker has no spark-submit: install pyspark on it (pyspark-client has none), or name the folder of a"
+            " Spark in spark_home"
+        ) from None
+    if not (home / "bin" / "spark-submit").is_file():
+        raise NoSparkSubmitError(f"spark_home: this worker finds no bin/spark-submit in {home}")
+    return home
+
+
+def _command(application: Application, home: Path, options: Sequence[str]) -> list[str]:
+    of_class = ["--class", application.main_class] if application.main_class else []
+    return [str(home / "bin" / "spark-submit"), *options, *of_class, application.file, *application.args]
+
+
+def _environment(own: Mapping[str, str], home: Path, *, is_local: bool) -> dict[str, str]:
+    """Python is that of this process, unless the environment names another one."""
+    kept = {name: value for name, value in own.items() if name not in _OF_THIS_PROCESS}
+    if not is_local and (_LOOPBACK[0], kept.get(_LOOPBACK[0])) == _LOOPBACK:
+        del kept[_LOOPBACK[0]]
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return {**python, **kept, "SPARK_HOME": str(home)}
+
+
+def _is_local(application: Application) -> bool:
+    return application.settings.get("spark.master", "local").startswith("local")
