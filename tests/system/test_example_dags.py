@@ -135,6 +135,25 @@ def test_sql_files_run_as_the_tasks_of_a_job_that_nobody_has_written(airflow: Lo
     check_declarative(group)
 
 
+def check_spark_applications(airflow: LocalAirflow) -> None:
+    tasks = run(airflow, "example_spark_applications")
+    report = airflow.api.xcom(tasks["sales.result"][0])
+    assert report["counts"] == {"finished": 2}, "one by itself, and two of which one runs after the other"
+    assert airflow.api.xcom(tasks["list_submitted"][0]) == ["east", "totals", "west"]
+    check_drained(airflow, tasks["sales.worker"], finished=2)
+    log = "".join(airflow.api.log(worker) for worker in tasks["sales.worker"])
+    assert "east | 50000 sales of east are in" in log
+    assert "totals | shop 0 of west has sold" in log
+    assert "Spark starts with master" not in log, "the workers' own Spark, which nobody needs"
+
+
+@pytest.mark.thorough
+def test_applications_of_spark_submit_run_as_the_tasks_of_a_job(airflow: LocalAirflow, group: Group) -> None:
+    check_spark_applications(airflow)
+    group.name = f"{EXAMPLE_GROUP}.spark_applications"
+    check_declarative(group)
+
+
 def check_streaming(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}

@@ -20,6 +20,7 @@ CHECKS: dict[str, Callable[[LocalAirflow, Path], None]] = {
     "task_group": examples.check_task_group,
     "task_cospark": lambda airflow, _folder: examples.check_task_cospark(airflow),
     "sql_files": lambda airflow, _folder: examples.check_sql_files(airflow),
+    "spark_applications": lambda airflow, _folder: examples.check_spark_applications(airflow),
     "streaming": lambda airflow, _folder: examples.check_streaming(airflow),
     "rebalance": lambda airflow, _folder: examples.check_rebalance(airflow),
 }

@@ -24,6 +24,7 @@ EXAMPLES = sorted(Path(airflow_provider.example_dags.__file__).parent.glob("exam
 MODULES = [
     "airflow_provider.decorators.cospark",
     "airflow_provider.task_groups.spark_job",
+    "airflow_provider.jobs.spark_applications",
     "airflow_provider.jobs.sql_files",
     "airflow_provider.triggers.group",
     "airflow_provider.triggers.worker",

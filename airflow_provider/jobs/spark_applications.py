@@ -1,0 +1,113 @@
+"""A job without code: it submits Spark applications, as ``spark-submit`` does.
+
+The driver of an application is a child process of the worker. So it needs no slot besides the task's, its output is in
+the worker's log, and it ends with its task: when this is stopped, when the lease is over, and when the worker's process
+ends, also if it is killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.jobs.application_config import (
+    SparkApplicationsConfig,
+    applications_of,
+    arguments_of,
+    places_of,
+    settings_of,
+)
+from airflow_provider.jobs.order import tasks_in_order
+from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
+from airflow_provider.spark.job.allowed_applications import AllowedApplications
+from airflow_provider.spark.submit.application import Application, run_application
+from airflow_provider.spark.submit.output import ApplicationError, Output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+class NotOnThisWorkerError(Exception):
+    """A file of an application is not there. Another worker may have it."""
+
+    def __init__(self, field: str, place: str) -> None:
+        super().__init__(f"{field}: this worker has no {place}")
+
+
+class SparkApplications(SparkJob):
+    """Submits Spark applications: Python files and jars, with arguments, settings, files and packages. Each is a task;
+    those of which one is to run after another are one task together.
+
+    The config: ``application`` and what ``spark-submit`` has options for, or several ``applications``. A worker submits
+    only what its ``allowed_applications`` allow.
+
+    A task runs its applications one after the other, each to its end, with the driver as a child process of the worker
+    (client mode). An exit code other than 0 is a failure. Its result has ``applications`` (their names) and
+    ``seconds``. It may run again, as all tasks, and begins with its first application. So submit what may run twice.
+    """
+
+    config_schema = SparkApplicationsConfig
+    needs_session = False
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        applications = applications_of(job.name, job.config)
+        before = {name: each.get("after", ()) for name, each in applications.items()}
+        return [
+            {"name": ", ".join(together), "applications": [applications[name] for name in together]}
+            for together in tasks_in_order(job.name, "applications", before)
+        ]
+
+    def run(self, spark: SparkSession | None, task: TaskContext) -> dict[str, Any]:  # noqa: ARG002 - it has none
+        begun = time.monotonic()
+        applications = task.config["applications"]
+        for each in applications:  # all, before the first one is submitted
+            check_allowed(each, task.applications)
+            _check_there(each)
+        for each in applications:
+            _submit(each, task)
+        return {
+            "applications": [each["name"] for each in applications],
+            "seconds": round(time.monotonic() - begun, 3),
+        }
+
+
+def check_allowed(config: Mapping[str, Any], allowed: AllowedApplications) -> None:
+    """:raises ApplicationNotAllowedError: naming the field that a worker does not allow"""
+    for field, place in places_of(config):
+        allowed.check_place(field, place)
+    for coordinates in config.get("packages", ()):
+        allowed.check_package("packages", coordinates)
+    if master := config.get("master"):
+        allowed.check_master("master", master)
+    allowed.check_conf("conf", config.get("conf", {}))
+
+
+def _check_there(config: Mapping[str, Any]) -> None:
+    for field, place in places_of(config):
+        if place.startswith("/") and not Path(place.partition("#")[0]).exists():
+            raise NotOnThisWorkerError(field, place)
+
+
+def _submit(config: Mapping[str, Any], task: TaskContext) -> None:
+    """:raises ApplicationError: if it fails"""
+    task.fence()
+    application = Application(
+        file=config["application"],
+        args=arguments_of(config),
+        main_class=config.get("main_class", ""),
+        settings=settings_of(config),
+        properties_file=config.get("properties_file", ""),
+        spark_home=config.get("spark_home", ""),
+    )
+    name = config["name"]
+    log.info("Task %s:%d submits %s: %s", task.job, task.index, name, application.file)
+    output = Output(f"{task.job}:{task.index} {name}")
+    code = run_application(application, hear=output.hear, check=task.fence, lease_left_s=lambda: task.lease_left_s)
+    if code:
+        task.fence()  # it may have been ended for that reason
+        raise ApplicationError(name, code, output.last())
