@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,8 @@ def airflow(
             "COSPARK_EXAMPLE_CONN_ID": "broker",
             "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),
+            "COSPARK_EXAMPLE_BROKERS": network.near,
+            "COSPARK_EXAMPLE_SPARK": version("pyspark"),
             **LOOKS_ONCE,
         },
     )

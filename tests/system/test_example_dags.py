@@ -6,13 +6,21 @@ In ``make thorough``, the second Airflow runs them without that setting, in clas
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import pytest
 from airflow_group import EXAMPLE_GROUP, Group
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from fleet import overlaps, starts
+from pyarrow import parquet
+from waiting import DEADLINE_S
 
+from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.state.views.presence import present
@@ -21,6 +29,8 @@ from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
 
 pytestmark = pytest.mark.side_by_side
+
+HAS_CONNECTOR: Final = version("pyspark").startswith(("4.0.", "4.1.", "4.2."))
 
 
 def run(airflow: LocalAirflow, dag_id: str) -> dict[str, list[TaskInstance]]:
@@ -151,6 +161,28 @@ def check_spark_applications(airflow: LocalAirflow) -> None:
 def test_applications_of_spark_submit_run_as_the_tasks_of_a_job(airflow: LocalAirflow, group: Group) -> None:
     check_spark_applications(airflow)
     group.name = f"{EXAMPLE_GROUP}.spark_applications"
+    check_declarative(group)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not HAS_CONNECTOR, reason="for this Spark, its Kafka connector can't be had")
+def test_topics_are_copied_into_tables_each_record_once(
+    airflow: LocalAirflow, broker: LocalBroker, group: Group, example_folder: Path
+) -> None:
+    topics = ("example.orders.east", "example.orders.west")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        made.result()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(100):
+        producer.produce(topics[number % 2], json.dumps({"id": number, "name": f"order {number}"}))
+    assert producer.flush(DEADLINE_S) == 0
+    tasks = run(airflow, "example_kafka_to_table")
+    assert airflow.api.xcom(tasks["topics.result"][0])["counts"] == {"finished": 2}
+    for parity, topic in enumerate(topics):
+        copied = parquet.read_table(example_folder / "kafka_to_table" / topic)
+        assert sorted(copied.column("id").to_pylist()) == [*range(parity, 100, 2)]
+    group.name = f"{EXAMPLE_GROUP}.kafka_to_table"
     check_declarative(group)
 
 
