@@ -205,6 +205,13 @@ class TaskContext:
         return self.guard.wait(timeout_s)
 
     @property
+    def moves(self) -> bool:
+        """Whether the task was told to stop because it is to go on elsewhere, or later: what works for it on a cluster
+        may go on meanwhile. If it is stopping otherwise, that has to end.
+        """
+        return bool(getattr(self.guard, "moves", False))
+
+    @property
     def lease_left_s(self) -> float:
         """For how many seconds nobody else can own the task. What works for it in another process, which no fence in
         this one holds back, must have ended by then.

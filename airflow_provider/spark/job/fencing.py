@@ -9,6 +9,10 @@ from typing import Final, Protocol
 from airflow_provider.spark.job import FencedError
 
 _LOOK_S: Final = 0.05
+MOVES: Final = frozenset(
+    {"revoked", "learned", "eager", "lease over", "expelled", "fenced", "leaving", "failed", "the worker is closing"}
+)
+"""The reasons to stop a task that is to go on: on another worker, in another process, or later."""
 
 
 class Lease(Protocol):
@@ -109,6 +113,11 @@ class AttemptGuard:
     @property
     def reason(self) -> str:
         return self._reason
+
+    @property
+    def moves(self) -> bool:
+        """Whether the attempt was told to stop because the task is to go on elsewhere, or later."""
+        return self.stopping and self._reason in MOVES
 
     def wait(self, timeout_s: float) -> bool:
         return self._stop.wait(timeout_s)
