@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -59,6 +59,10 @@ class CommonConfig:
     master: Annotated[
         str, Meta(description="local[2], spark://host:7077, yarn, …; empty: as the worker's spark-defaults.conf says")
     ] = ""
+    deploy_mode: Annotated[
+        Literal["client", "cluster"],
+        Meta(description="where the driver runs: as a child of the worker, or on the cluster (with the master yarn)"),
+    ] = "client"
     spark_home: Annotated[
         str, Meta(pattern="^(/|$)", description="the folder of a Spark 4; empty: that of the worker's PySpark")
     ] = ""
@@ -114,7 +118,14 @@ def _wrong(merged: Mapping[str, Any]) -> str:
         return f"has as its application {application!r}, which is neither a *.py nor a *.jar"
     if main_class and not (application.endswith(".jar") and _CLASS.fullmatch(main_class)):
         return f"has the main_class {main_class!r}, which is none of a jar"
+    if is_detached(merged) and merged.get("master") != "yarn":
+        return "has the deploy_mode 'cluster', for which its master must be 'yarn'"
     return ""
+
+
+def is_detached(config: Mapping[str, Any]) -> bool:
+    """Whether its driver goes on without the worker."""
+    return bool(config.get("deploy_mode") == "cluster")
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:

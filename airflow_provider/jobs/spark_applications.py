@@ -1,15 +1,19 @@
 """A job without code: it submits Spark applications, as ``spark-submit`` does.
 
-The driver of an application is a child process of the worker. So it needs no slot besides the task's, its output is in
-the worker's log, and it ends with its task: when this is stopped, when the lease is over, and when the worker's process
-ends, also if it is killed.
+In client mode, the driver of an application is a child process of the worker. So its output is in the worker's log, and
+it ends with its task: when this is stopped, when the lease is over, and when the worker's process ends, also if it is
+killed. In cluster mode, it goes on without the worker, and the next one that has the task finds it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +21,17 @@ from airflow_provider.jobs.application_config import (
     SparkApplicationsConfig,
     applications_of,
     arguments_of,
+    is_detached,
     places_of,
     settings_of,
 )
 from airflow_provider.jobs.order import tasks_in_order
-from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
+from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications
 from airflow_provider.spark.submit.application import Application, run_application
+from airflow_provider.spark.submit.detached import Cluster, Watch
 from airflow_provider.spark.submit.output import ApplicationError, Output
+from airflow_provider.spark.submit.yarn import yarn_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +53,11 @@ class SparkApplications(SparkJob):
     The config: ``application`` and what ``spark-submit`` has options for, or several ``applications``. A worker submits
     only what its ``allowed_applications`` allow.
 
-    A task runs its applications one after the other, each to its end, with the driver as a child process of the worker
-    (client mode). An exit code other than 0 is a failure. Its result has ``applications`` (their names) and
-    ``seconds``. It may run again, as all tasks, and begins with its first application. So submit what may run twice.
+    A task runs its applications one after the other, each to its end. With ``deploy_mode: client`` the driver is a
+    child process of the worker; an exit code other than 0 is a failure. With ``cluster`` it runs on YARN, is submitted
+    once, and goes on if the worker ends; the next one adopts it, and it is killed if the task is not to go on. A task's
+    result has ``applications`` (their names) and ``seconds``. It may run again, as all tasks, and begins with its first
+    application. So submit what may run twice.
     """
 
     config_schema = SparkApplicationsConfig
@@ -69,7 +78,9 @@ class SparkApplications(SparkJob):
             check_allowed(each, task.applications)
             _check_there(each)
         for each in applications:
-            _submit(each, task)
+            task.fence()
+            run = _run_on_cluster if is_detached(each) else _run_here
+            run(each, _application(each), task)
         return {
             "applications": [each["name"] for each in applications],
             "seconds": round(time.monotonic() - begun, 3),
@@ -93,10 +104,15 @@ def _check_there(config: Mapping[str, Any]) -> None:
             raise NotOnThisWorkerError(field, place)
 
 
-def _submit(config: Mapping[str, Any], task: TaskContext) -> None:
-    """:raises ApplicationError: if it fails"""
-    task.fence()
-    application = Application(
+def tag_of(config: Mapping[str, Any], task: TaskContext) -> str:
+    """The same for the same application of the same run, whoever has the task; YARN has tags of lower-case letters."""
+    of_task = task.checkpoint_location.split("/")[-3:]  # group, job and task: the root may differ among workers
+    text = json.dumps([of_task, task.job, task.index, task.run_key, config], sort_keys=True)
+    return f"cospark-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
+
+
+def _application(config: Mapping[str, Any]) -> Application:
+    return Application(
         file=config["application"],
         args=arguments_of(config),
         main_class=config.get("main_class", ""),
@@ -104,10 +120,37 @@ def _submit(config: Mapping[str, Any], task: TaskContext) -> None:
         properties_file=config.get("properties_file", ""),
         spark_home=config.get("spark_home", ""),
     )
+
+
+def _run_here(config: Mapping[str, Any], application: Application, task: TaskContext) -> None:
+    """:raises ApplicationError: if it fails"""
+    code, output = _submit(config, application, task)
+    if code:
+        task.fence()  # it may have been ended for that reason
+        raise ApplicationError(config["name"], code, output.last())
+
+
+def _run_on_cluster(config: Mapping[str, Any], application: Application, task: TaskContext) -> None:
+    """:raises DriverError: if it fails"""
+    cluster: Cluster = yarn_here(os.environ)
+    tag = tag_of(config, task)
+    settings = {**application.settings, **cluster.settings(tag)}
+
+    def submit() -> int:
+        return _submit(config, replace(application, settings=settings), task)[0]
+
+    watch = Watch(cluster, tag, submit, task.fence, task.wait)
+    try:
+        watch.run()
+    except FencedError:
+        if task.stopping and not task.moves:
+            watch.end()
+        raise
+
+
+def _submit(config: Mapping[str, Any], application: Application, task: TaskContext) -> tuple[int, Output]:
     name = config["name"]
     log.info("Task %s:%d submits %s: %s", task.job, task.index, name, application.file)
     output = Output(f"{task.job}:{task.index} {name}")
     code = run_application(application, hear=output.hear, check=task.fence, lease_left_s=lambda: task.lease_left_s)
-    if code:
-        task.fence()  # it may have been ended for that reason
-        raise ApplicationError(name, code, output.last())
+    return code, output

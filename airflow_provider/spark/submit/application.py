@@ -1,4 +1,4 @@
-"""An application as ``spark-submit`` takes it: in client mode, its driver is a child of this process."""
+"""An application as ``spark-submit`` takes it. In client mode, its driver is a child of this process."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run_application(
         folder = scratch.path / "work"
         folder.mkdir()
         command = _command(application, home, submit_options(application.settings, scratch.path, given))
-        environment = _environment(os.environ, home, is_local=_is_local(application))
+        environment = _environment(os.environ, home, application.settings)
         return run_kept(
             command, environment=environment, folder=folder, hear=hear, check=check, lease_left_s=lease_left_s
         )
@@ -95,14 +95,12 @@ def _command(application: Application, home: Path, options: Sequence[str]) -> li
     return [str(home / "bin" / "spark-submit"), *options, *of_class, application.file, *application.args]
 
 
-def _environment(own: Mapping[str, str], home: Path, *, is_local: bool) -> dict[str, str]:
-    """Python is that of this process, unless the environment names another one."""
+def _environment(own: Mapping[str, str], home: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """The Python of a driver here is that of this process, unless the environment names another one."""
     kept = {name: value for name, value in own.items() if name not in _OF_THIS_PROCESS}
+    is_local = settings.get("spark.master", "local").startswith("local")
     if not is_local and (_LOOPBACK[0], kept.get(_LOOPBACK[0])) == _LOOPBACK:
         del kept[_LOOPBACK[0]]
-    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    return {**python, **kept, "SPARK_HOME": str(home)}
-
-
-def _is_local(application: Application) -> bool:
-    return application.settings.get("spark.master", "local").startswith("local")
+    if settings.get("spark.submit.deployMode") != "cluster":
+        kept = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **kept}
+    return {**kept, "SPARK_HOME": str(home)}

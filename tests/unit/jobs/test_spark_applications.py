@@ -23,7 +23,7 @@ from airflow_provider.spark.job.allowed_applications import AllowedApplications,
 from airflow_provider.spark.job.config_schema import ConfigError, check_config, json_schema_of
 from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.job.planning import PlanError, make_plan
-from airflow_provider.spark.submit.application import NoSparkSubmitError
+from airflow_provider.spark.submit.application import Application, NoSparkSubmitError
 from airflow_provider.spark.submit.output import ApplicationError
 from airflow_provider.ui.views.config_form import FieldKind, form_fields
 
@@ -252,7 +252,10 @@ def test_it_ends_when_the_task_may_not_go_on(worker: Worker) -> None:
 
 
 def test_one_that_was_ended_for_the_lease_has_not_failed(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_applications, "run_application", lambda *_, **__: 137)
+    def killed(application: Application, *, hear: object, check: object, lease_left_s: object) -> int:
+        return 137
+
+    monkeypatch.setattr(spark_applications, "run_application", killed)
     with pytest.raises(FencedError):
         worker.run(Guard(1), application=worker.has("etl.py", "exit 0"))
 

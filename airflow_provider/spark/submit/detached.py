@@ -1,0 +1,159 @@
+"""A driver that a cluster runs: it is submitted once, and goes on without the process that has submitted it.
+
+A tag that is always the same for the same work goes with each submission. Whoever has the work looks for it first: a
+driver that runs is adopted, and one that has succeeded is not submitted again, whoever has submitted them and however
+that process has ended. So nothing has to be stored, and there is no moment in which a driver runs that nobody can find.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, TypeVar
+
+log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 5.0
+_KILL_TRIES: Final = 2
+
+T = TypeVar("T")
+
+
+class DriverState(Enum):
+    RUNS = "runs"
+    """Or waits for its start."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """A driver, as its cluster knows it.
+
+    :param id: by which the cluster knows it
+    :param submitted_ms: when it was submitted, by the cluster's clock
+    :param page: where people see it; empty: unknown
+    :param why: what the cluster says about its end
+    """
+
+    id: str
+    state: DriverState
+    submitted_ms: int
+    page: str = ""
+    why: str = ""
+
+
+class ClusterSilentError(Exception):
+    """The cluster does not say what it runs."""
+
+
+class Cluster(Protocol):
+    """What runs drivers. All methods raise :class:`ClusterSilentError` if it does not answer."""
+
+    def settings(self, tag: str) -> Mapping[str, str]:
+        """The settings with which ``spark-submit`` submits a driver with this tag, and does not wait for its end."""
+
+    def find(self, tag: str) -> list[Driver]:
+        """All drivers with this tag that it knows."""
+
+    def look(self, driver_id: str) -> Driver | None:
+        """None: it does not know it any more."""
+
+    def kill(self, driver_id: str) -> None:
+        """End it, if it has not ended."""
+
+
+class DriverError(Exception):
+    """A driver has failed, or was not submitted."""
+
+
+class Watch:
+    """Submits, adopts, watches and ends the driver of one tag.
+
+    :param submit: runs ``spark-submit``, and returns its exit code
+    :param check: raises if this process may not go on with it
+    :param wait: sleeps for so many seconds, or until :attr:`check` would raise
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        tag: str,
+        submit: Callable[[], int],
+        check: Callable[[], None],
+        wait: Callable[[float], object],
+    ) -> None:
+        self._cluster = cluster
+        self._tag = tag
+        self._submit = submit
+        self._check = check
+        self._wait = wait
+
+    def run(self) -> Driver:
+        """Wait for the driver to succeed, after it was submitted if that was needed.
+
+        :raises DriverError: if it fails, if somebody kills it, or if it can't be submitted
+        """
+        driver = newest(self._ask(lambda: self._cluster.find(self._tag)))
+        if driver is not None and driver.state is DriverState.RUNS:
+            log.info("Driver %s runs already, and is watched from now on", driver.id)
+        elif driver is None or driver.state is not DriverState.SUCCEEDED:
+            driver = self._submitted(driver)
+        while driver.state is DriverState.RUNS:
+            self._pause()
+            driver = self._look(driver)
+        if driver.state is not DriverState.SUCCEEDED:
+            raise DriverError(f"driver {driver.id} {driver.state.value}{driver.why and f': {driver.why}'}")
+        return driver
+
+    def end(self) -> None:
+        """Kill all drivers with the tag that run. If the cluster does not answer, a warning names what is left."""
+        for last in (*[False] * (_KILL_TRIES - 1), True):
+            try:
+                for driver in self._cluster.find(self._tag):
+                    if driver.state is DriverState.RUNS:
+                        log.info("Driver %s is killed", driver.id)
+                        self._cluster.kill(driver.id)
+                return
+            except ClusterSilentError as silent:
+                if last:
+                    log.warning("What runs with the tag %s could not be killed, and goes on: %s", self._tag, silent)
+
+    def _submitted(self, before: Driver | None) -> Driver:
+        self._check()
+        code = self._submit()
+        driver = newest(self._ask(lambda: self._cluster.find(self._tag)))
+        if driver is None or (before is not None and driver.id == before.id):
+            raise DriverError(f"spark-submit has ended with exit code {code}, and the cluster has no new driver")
+        log.info("Driver %s was submitted%s", driver.id, driver.page and f": {driver.page}")
+        return driver
+
+    def _look(self, driver: Driver) -> Driver:
+        now = self._ask(lambda: self._cluster.look(driver.id))
+        if now is None:
+            raise DriverError(f"the cluster does not know driver {driver.id} any more")
+        return now
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """However long it takes until the cluster answers: what it runs goes on meanwhile."""
+        warned = False
+        while True:
+            self._check()
+            try:
+                return question()
+            except ClusterSilentError as silent:
+                log.log(logging.DEBUG if warned else logging.WARNING, "%s; it is asked again and again", silent)
+                warned = True
+            self._pause()
+
+    def _pause(self) -> None:
+        self._wait(_LOOK_S)
+        self._check()
+
+
+def newest(drivers: Iterable[Driver]) -> Driver | None:
+    """The one that counts: what runs, or else what was submitted last; None: there is none."""
+    return max(drivers, key=lambda each: (each.state is DriverState.RUNS, each.submitted_ms, each.id), default=None)

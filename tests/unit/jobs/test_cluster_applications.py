@@ -1,0 +1,157 @@
+"""Applications whose driver runs on YARN: submitted once, whatever happens to workers; with stand-ins for YARN and for
+``spark-submit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_resource_manager import SUBMITS, FakeResourceManager, resource_manager
+from fake_spark_home import make_spark_home, write_application
+
+from airflow_provider.jobs.spark_applications import SparkApplications, tag_of
+from airflow_provider.spark.job import FencedError, JobContext, TaskContext
+from airflow_provider.spark.job.allowed_applications import AllowedApplications
+from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.spark.submit.detached import DriverError
+
+APP = "application_1700000000000_0000"
+
+
+class Guard:
+    """Of a task to which things happen while it waits for its driver.
+
+    :param then: what happens, one after the other
+    """
+
+    stopping = moves = over = False
+
+    def __init__(self, *then: Callable[[], object]) -> None:
+        self.then = [*then]
+
+    def wait(self, timeout_s: float) -> bool:
+        assert self.then, "it waits, and nothing happens any more"
+        self.then.pop(0)()
+        return self.stopping
+
+    def check(self) -> None:
+        if self.stopping or self.over:
+            raise FencedError("it may not go on")
+
+    def check_lease(self) -> None: ...
+
+    def stop(self, *, moves: bool) -> None:
+        self.stopping, self.moves = True, moves
+
+    def lose_lease(self) -> None:
+        self.over = True
+
+
+class Group:
+    """Workers that have one configuration of YARN, and an application."""
+
+    def __init__(self, folder: Path, manager: FakeResourceManager) -> None:
+        self.manager = manager
+        self.apps = folder / "apps"
+        self.config = {
+            "application": write_application(self.apps / "etl.py", SUBMITS),
+            "args": [str(manager.folder)],
+            "spark_home": str(make_spark_home(self.apps)),
+            "master": "yarn",
+            "deploy_mode": "cluster",
+        }
+
+    def task(
+        self, guard: Guard | None = None, *, root: str = "/tmp", run_key: str = "monday", **more: Any
+    ) -> TaskContext:
+        context = JobContext(name="nightly", config={**self.config, **more}, max_tasks=1)
+        (planned,) = make_plan(SparkApplications(), context)
+        return TaskContext(
+            job="nightly",
+            index=0,
+            config=planned,
+            epoch=1,
+            run_key=run_key,
+            checkpoint_location=f"{root}/group/nightly/0",
+            guard=guard or Guard(),
+            applications=AllowedApplications((str(self.apps), "yarn")),
+        )
+
+    def run(self, guard: Guard, **changes: Any) -> dict[str, Any]:
+        """By any of the workers."""
+        return SparkApplications().run(None, self.task(guard, **changes))
+
+    def succeeds(self) -> None:
+        self.manager.ends[APP] = ("FINISHED", "SUCCEEDED")
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
+    with resource_manager(tmp_path / "submitted") as manager:
+        address = f"<name>yarn.resourcemanager.webapp.address</name><value>{manager.address}</value>"
+        (tmp_path / "yarn-site.xml").write_text(f"<configuration><property>{address}</property></configuration>")
+        monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+        yield Group(tmp_path, manager)
+
+
+def test_it_is_submitted_to_the_cluster_and_watched_to_its_end(group: Group) -> None:
+    result = group.run(Guard(lambda: None, group.succeeds))
+    assert result["applications"] == ["etl"]
+    properties = (group.manager.folder / "0").read_text().splitlines()
+    assert {"spark.submit.deployMode=cluster", "spark.yarn.submit.waitAppCompletion=false"} <= {*properties}
+
+
+def test_its_failure_is_that_of_the_task_and_the_next_attempt_submits_it_again(group: Group) -> None:
+    with pytest.raises(DriverError, match=f"driver {APP} failed: User application exited with status 1"):
+        group.run(Guard(lambda: group.manager.ends.update({APP: ("FINISHED", "FAILED")})))
+    second = APP.replace("_0000", "_0001")
+    group.run(Guard(lambda: group.manager.ends.update({second: ("FINISHED", "SUCCEEDED")})))
+    assert len(group.manager.apps()) == 2
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_if_the_task_moves_or_the_lease_is_over_the_next_worker_adopts_it(group: Group, moves: bool) -> None:
+    guard = Guard()
+    guard.then = [lambda: guard.stop(moves=True)] if moves else [guard.lose_lease]
+    with pytest.raises(FencedError):
+        group.run(guard)
+    group.run(Guard(group.succeeds))
+    assert len(group.manager.apps()) == 1
+    assert group.manager.kills == []
+
+
+def test_after_a_crash_of_all_workers_one_that_has_succeeded_meanwhile_is_not_submitted_again(group: Group) -> None:
+    guard = Guard()
+    guard.then = [guard.lose_lease]
+    with pytest.raises(FencedError):
+        group.run(guard)
+    group.succeeds()
+    assert group.run(Guard())["applications"] == ["etl"]
+    assert len(group.manager.apps()) == 1
+
+
+def test_if_the_job_is_stopped_it_is_killed(group: Group) -> None:
+    guard = Guard()
+    guard.then = [lambda: guard.stop(moves=False)]
+    with pytest.raises(FencedError):
+        group.run(guard)
+    assert [app for app, _user in group.manager.kills] == [APP]
+
+
+def test_a_driver_is_known_by_the_run_the_task_and_the_application(group: Group) -> None:
+    def tag(**changes: Any) -> str:
+        task = group.task(**changes)
+        return tag_of(task.config["applications"][0], task)
+
+    assert tag() == tag(root="/on/another/machine")
+    assert len({tag(), tag(run_key="tuesday"), tag(conf={"spark.executor.cores": 2})}) == 3
+    assert tag() == tag().lower()
+
+
+def test_the_cluster_is_yarn(group: Group) -> None:
+    with pytest.raises(PlanError, match="for which its master must be 'yarn'"):
+        group.task(master="spark://master:7077")

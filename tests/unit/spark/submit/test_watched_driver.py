@@ -1,0 +1,192 @@
+"""A driver on a cluster is submitted once, adopted, watched and killed; with a stand-in for the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider.spark.submit.detached import (
+    ClusterSilentError,
+    Driver,
+    DriverError,
+    DriverState,
+    Watch,
+    newest,
+)
+
+TAG = "cospark-1"
+
+
+class ToldToStop(Exception):  # noqa: N818 - as a fence has it, it is no error
+    pass
+
+
+class FakeCluster:
+    """Its drivers change while somebody waits."""
+
+    def __init__(self, *drivers: Driver) -> None:
+        self.drivers = {driver.id: driver for driver in drivers}
+        self.submitted = 0
+        self.killed: list[str] = []
+        self.silent = 0
+        self.then: list[Callable[[], None]] = []
+        self.takes = True
+        self.stops = False
+
+    def settings(self, tag: str) -> Mapping[str, str]:
+        return {"tag": tag}
+
+    def find(self, tag: str) -> list[Driver]:
+        assert tag == TAG
+        self._answers()
+        return [*self.drivers.values()]
+
+    def look(self, driver_id: str) -> Driver | None:
+        self._answers()
+        return self.drivers.get(driver_id)
+
+    def kill(self, driver_id: str) -> None:
+        self._answers()
+        self.killed.append(driver_id)
+
+    def _answers(self) -> None:
+        if self.silent:
+            self.silent -= 1
+            raise ClusterSilentError("nobody answers")
+
+    # ---- what the test and its watch do
+
+    def watch(self) -> Watch:
+        return Watch(self, TAG, self.submit, self.check, self.wait)
+
+    def submit(self) -> int:
+        self.submitted += 1
+        if self.takes:
+            self.has(f"app_{len(self.drivers) + 1}", DriverState.RUNS)
+        return 0 if self.takes else 1
+
+    def has(self, driver_id: str, state: DriverState, why: str = "") -> None:
+        self.drivers[driver_id] = Driver(id=driver_id, state=state, submitted_ms=len(self.drivers), why=why)
+
+    def becomes(self, driver_id: str, state: DriverState, why: str = "") -> None:
+        self.drivers[driver_id] = replace(self.drivers[driver_id], state=state, why=why)
+
+    def check(self) -> None:
+        if self.stops:
+            raise ToldToStop
+
+    def wait(self, _seconds: float) -> None:
+        assert self.then, "it waits, and nothing changes any more"
+        self.then.pop(0)()
+
+    def stop(self) -> None:
+        self.stops = True
+
+
+def driver(number: int, state: DriverState) -> Driver:
+    return Driver(id=f"app_{number}", state=state, submitted_ms=number)
+
+
+def test_it_is_submitted_once_and_watched_to_its_end() -> None:
+    cluster = FakeCluster()
+    cluster.then = [lambda: None, lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
+    assert cluster.watch().run().id == "app_1"
+    assert cluster.submitted == 1
+
+
+def test_one_that_runs_already_is_adopted() -> None:
+    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster.then = [lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
+    cluster.watch().run()
+    assert cluster.submitted == 0
+
+
+def test_one_that_has_succeeded_while_nobody_watched_is_not_submitted_again() -> None:
+    cluster = FakeCluster(driver(1, DriverState.SUCCEEDED))
+    cluster.watch().run()
+    assert cluster.submitted == 0
+
+
+@pytest.mark.parametrize("state", [DriverState.FAILED, DriverState.KILLED])
+def test_one_that_has_failed_is_submitted_again_by_the_next_attempt(state: DriverState) -> None:
+    cluster = FakeCluster(driver(1, state))
+    cluster.then = [lambda: cluster.becomes("app_2", DriverState.SUCCEEDED)]
+    assert cluster.watch().run().id == "app_2"
+
+
+@pytest.mark.parametrize("state", [DriverState.FAILED, DriverState.KILLED])
+def test_its_failure_is_that_of_the_attempt_with_what_the_cluster_says(state: DriverState) -> None:
+    cluster = FakeCluster()
+    cluster.then = [lambda: cluster.becomes("app_1", state, "no such day")]
+    with pytest.raises(DriverError, match=f"driver app_1 {state.value}: no such day"):
+        cluster.watch().run()
+
+
+def test_spark_submit_may_end_before_it_says_that_it_has_submitted() -> None:
+    """The cluster decides, and not the exit code."""
+    cluster = FakeCluster()
+    submit = cluster.submit
+    cluster.then = [lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
+    Watch(cluster, TAG, lambda: submit() or 143, cluster.check, cluster.wait).run()
+    assert cluster.submitted == 1
+
+
+def test_if_the_cluster_has_no_new_driver_that_is_a_failure() -> None:
+    cluster = FakeCluster(driver(1, DriverState.FAILED))
+    cluster.takes = False
+    with pytest.raises(DriverError, match="exit code 1, and the cluster has no new driver"):
+        cluster.watch().run()
+
+
+def test_while_the_cluster_is_silent_nothing_is_submitted_and_nothing_fails() -> None:
+    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster.silent = 2
+    cluster.then = [lambda: None, lambda: None, lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
+    cluster.watch().run()
+    assert cluster.submitted == 0
+
+
+def test_one_that_the_cluster_has_forgotten_has_failed() -> None:
+    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster.then = [cluster.drivers.clear]
+    with pytest.raises(DriverError, match="does not know driver app_1 any more"):
+        cluster.watch().run()
+
+
+def test_whoever_may_not_go_on_leaves_it_running() -> None:
+    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster.then = [cluster.stop]
+    with pytest.raises(ToldToStop):
+        cluster.watch().run()
+    assert cluster.killed == []
+
+
+def test_nothing_is_submitted_by_whoever_may_not_go_on() -> None:
+    cluster = FakeCluster()
+    cluster.silent = 1
+    cluster.then = [cluster.stop]
+    with pytest.raises(ToldToStop):
+        cluster.watch().run()
+    assert cluster.submitted == 0
+
+
+def test_its_end_kills_all_that_runs_also_if_the_cluster_does_not_answer_at_once() -> None:
+    cluster = FakeCluster(driver(1, DriverState.FAILED), driver(2, DriverState.RUNS))
+    cluster.silent = 1
+    cluster.watch().end()
+    assert cluster.killed == ["app_2"]
+
+
+def test_what_could_not_be_killed_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster.silent = 100
+    cluster.watch().end()
+    assert f"What runs with the tag {TAG} could not be killed" in caplog.text
+
+
+def test_what_runs_counts_before_what_was_submitted_last() -> None:
+    drivers = [driver(1, DriverState.RUNS), driver(2, DriverState.FAILED)]
+    assert newest(drivers) == drivers[0]
+    assert newest([]) is None
