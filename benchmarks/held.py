@@ -17,7 +17,7 @@ from airflow_provider.group.classic.member.saved import save
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory, default_worker_name
+from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory, default_worker_name
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.triggers.worker import WorkerTrigger

@@ -17,21 +17,21 @@ from airflow_provider.group.declarative.assignors.client_assignor import WorkerF
 from airflow_provider.group.declarative.member.computing import assigned_by, described, group_of, installed
 from airflow_provider.group.declarative.protocol.model import JOINING, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )
 from airflow_provider.group.declarative.requests.request_channel import KafkaChannel, NoReplyError
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 
 _ASSIGNORS: Final = (CooperativeAssignor(),)

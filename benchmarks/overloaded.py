@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider.cli.main import main as cospark
-from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.endings.ending import Outcome
 from airflow_provider.worker.worker import Worker
 from benchmarks.gauges import rss_mb
 

@@ -19,7 +19,7 @@ from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState,
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.ui.kept_tasks import KeptTasks
+from airflow_provider.ui.shared_reading.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import group_in_short
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, task_page

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from airflow_provider.spark.connect.client import open_session
 from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.polling import POLL_EVERY_S
+from airflow_provider.spark.connect.query_watch.polling import POLL_EVERY_S
+from airflow_provider.spark.connect.query_watch.watch_events import QueryEnded, QueryProgressed, WatchEvent
+from airflow_provider.spark.connect.query_watch.watching import QueryWatch
 from airflow_provider.spark.connect.server import ConnectSettings
-from airflow_provider.spark.connect.watch_events import QueryEnded, QueryProgressed, WatchEvent
-from airflow_provider.spark.connect.watching import QueryWatch
 from benchmarks.gauges import Gauged, gauged, put_first
 
 TELL_EVERY_S: Final = 30.0

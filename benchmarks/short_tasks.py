@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider.spark.job import TaskContext, spark_job
-from airflow_provider.spark.local.jvm import present_jvm
-from airflow_provider.spark.local.spark_application import LocalSparkSettings
+from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
+from airflow_provider.spark.local.driver_jvm.jvm import present_jvm
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder, TaskStarted
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import Epoch, TaskId

@@ -29,7 +29,7 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import JobDefinition, TopicNames, decode
-from airflow_provider.state.views.progress import job_progress
+from airflow_provider.state.views.task_progress.progress import job_progress
 from benchmarks.load import measure
 from benchmarks.overload import records_of
 from benchmarks.skew_peers import mapped_s, script

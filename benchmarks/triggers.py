@@ -94,7 +94,7 @@ def trigger_of(group: str, worker: str) -> WorkerTrigger:
     from airflow_provider.group.classic.member.saved import save
     from airflow_provider.group.classic.member.settings import MemberSettings
     from airflow_provider.group.classic.member.state import MemberState
-    from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
+    from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
     from airflow_provider.kafka.clock import now_ms, wall_ms
     from airflow_provider.triggers.worker import WorkerTrigger
     from airflow_provider.values.model import WorkerId

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from airflow_provider.integration.group_protocols import GroupProtocolName
+from airflow_provider.integration.memberships.group_protocols import GroupProtocolName
 from airflow_provider.servers.jars import JarsUnavailableError
 from airflow_provider.servers.local_broker import BrokerStartError, LocalBroker
 from airflow_provider.servers.spark_connect import LocalConnectServer, ServerStartError

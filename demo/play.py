@@ -17,8 +17,8 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import SUBMITTER
 from airflow_provider.state.records import Event, TaskState, TaskStatus
-from airflow_provider.state.views.progress import JobProgress, converged, job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import JobProgress, converged, job_progress
 from airflow_provider.values.model import TaskId, WorkerId
 from demo.airflow import LocalAirflow
 from demo.report import Kill

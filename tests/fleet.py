@@ -22,7 +22,7 @@ from left_behind import states
 from waiting import DEADLINE_S, LONGEST_SESSION_S, SLOWNESS, eventually, slow_ms
 
 from airflow_provider.cli.main import main
-from airflow_provider.group.live.leading import last_round
+from airflow_provider.group.live.classic.leading import last_round
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.kafka.clock import wall_ms
@@ -32,8 +32,8 @@ from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.state.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import configured, converged
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import configured, converged
 from airflow_provider.values.model import TaskId, Tasks, WorkerId
 
 TIMING = (

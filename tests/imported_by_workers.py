@@ -28,5 +28,9 @@ _CLIENTS: Final = ("aiokafka.client", "confluent_kafka.admin", "pyspark.sql", "p
 for _room in _WITHOUT_AIRFLOW:
     for _found in pkgutil.walk_packages(importlib.import_module(_room).__path__, f"{_room}."):
         importlib.import_module(_found.name)
-for _name in ("airflow_provider.cli.worker", "airflow_provider.cli.coordinator", *_CLIENTS):
+for _name in (
+    "airflow_provider.cli.worker_commands.worker",
+    "airflow_provider.cli.worker_commands.coordinator",
+    *_CLIENTS,
+):
     importlib.import_module(_name)

@@ -13,17 +13,8 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from airflow_provider.group.declarative.protocol.wire.apis import (
-    REPLIES,
-    REQUESTS,
-    Reply,
-    Request,
-    reply_to,
-    request_of,
-)
-from airflow_provider.group.declarative.protocol.wire.records import RECORD_TYPES, Record
-from airflow_provider.group.declarative.protocol.wire.structs import PlainStruct, Struct
-from airflow_provider.group.declarative.protocol.wire.types import (
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import PlainStruct, Struct
+from airflow_provider.group.declarative.protocol.wire.encoding.types import (
     COMPACT_BYTES,
     COMPACT_STRING,
     INT8,
@@ -35,6 +26,15 @@ from airflow_provider.group.declarative.protocol.wire.types import (
     NullableStruct,
     Type,
 )
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
+    REPLIES,
+    REQUESTS,
+    Reply,
+    Request,
+    reply_to,
+    request_of,
+)
+from airflow_provider.group.declarative.protocol.wire.records import RECORD_TYPES, Record
 
 SCHEMAS: Final[Mapping[str, Any]] = {
     schema["name"]: schema for schema in json.loads((Path(__file__).parent / "connect_schemas.json").read_text())

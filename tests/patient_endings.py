@@ -9,7 +9,7 @@ from __future__ import annotations
 from airflow.sdk.execution_time.supervisor import ActivitySubprocess
 from waiting import SLOWNESS
 
-from airflow_provider.operators import worker_run
+from airflow_provider.operators.task_process import worker_run
 from airflow_provider.worker import worker
 
 _KILLED_AFTER_S = 30 * SLOWNESS

@@ -68,15 +68,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from airflow_provider.assignment.balance import NOTHING_FIXED
+from airflow_provider.assignment.balancing.balance import NOTHING_FIXED
+from airflow_provider.assignment.balancing.pools import Kinds, Pools, pools_of
 from airflow_provider.assignment.draining import Draining, draining
-from airflow_provider.assignment.elsewhere import Elsewhere, elsewhere
 from airflow_provider.assignment.lost import LostWork, judge
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
-from airflow_provider.assignment.moves import Difference, Shuffle, write_down
-from airflow_provider.assignment.pace import pace
+from airflow_provider.assignment.moving.elsewhere import Elsewhere, elsewhere
+from airflow_provider.assignment.moving.moves import Difference, Shuffle, write_down
+from airflow_provider.assignment.moving.pace import pace
 from airflow_provider.assignment.policy import Policy
-from airflow_provider.assignment.pools import Kinds, Pools, pools_of
 from airflow_provider.assignment.replanned import planned_again
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import cycle
 
-from airflow_provider.assignment.by_cost import CostPool
+from airflow_provider.assignment.balancing.by_cost import CostPool
+from airflow_provider.assignment.balancing.portions import portions
+from airflow_provider.assignment.balancing.spread import deal_seats
 from airflow_provider.assignment.costs import NO_COSTS, Costs
-from airflow_provider.assignment.portions import portions
-from airflow_provider.assignment.spread import deal_seats
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 

@@ -38,24 +38,28 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "broker": Command(
             "airflow_provider.cli.trials.broker", "start a Kafka broker on this machine, to try things out"
         ),
-        "coordinator": Command("airflow_provider.cli.coordinator", "coordinate declarative groups"),
+        "coordinator": Command("airflow_provider.cli.worker_commands.coordinator", "coordinate declarative groups"),
         "decode": Command("airflow_provider.cli.offline.decode", "decode bytes of a group's protocol"),
-        "groups": Command("airflow_provider.cli.groups", "list, describe, rebalance and configure groups"),
-        "jobs": Command("airflow_provider.cli.jobs", "submit, show and operate the jobs of a group"),
-        "loggers": Command("airflow_provider.cli.loggers", "set the log levels of the jobs' code"),
+        "groups": Command(
+            "airflow_provider.cli.group_commands.groups", "list, describe, rebalance and configure groups"
+        ),
+        "jobs": Command("airflow_provider.cli.job_commands.jobs", "submit, show and operate the jobs of a group"),
+        "loggers": Command("airflow_provider.cli.worker_commands.loggers", "set the log levels of the jobs' code"),
         "reconcile": Command(
             "airflow_provider.cli.offline.reconcile",
             "move members of a declarative group one step towards their targets",
         ),
         "replay": Command("airflow_provider.cli.offline.replay", "run the assignor through a recorded history"),
-        "scale": Command("airflow_provider.cli.scale", "scale a group down"),
+        "scale": Command("airflow_provider.cli.group_commands.scale", "scale a group down"),
         "spark-connect": Command(
             "airflow_provider.cli.trials.spark_connect",
             "start a Spark Connect server on this machine, to try things out",
         ),
-        "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
-        "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),
-        "workers": Command("airflow_provider.cli.workers", "ask workers to leave their group"),
+        "status": Command("airflow_provider.cli.group_commands.status", "watch a group: workers, tasks, rebalances"),
+        "worker": Command(
+            "airflow_provider.cli.worker_commands.worker", "run a worker in the foreground, without Airflow"
+        ),
+        "workers": Command("airflow_provider.cli.worker_commands.workers", "ask workers to leave their group"),
     }
 )
 

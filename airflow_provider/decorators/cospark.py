@@ -12,7 +12,7 @@ from typing import Annotated, Any, overload
 
 from msgspec import Meta
 
-from airflow_provider.integration.parameters import is_template
+from airflow_provider.integration.operator_parameters.parameters import is_template
 from airflow_provider.spark.job import FunctionJob, JobContext, RunFunction, SparkJob
 from airflow_provider.task_groups.job_output import JobOutput
 from airflow_provider.task_groups.spark_job import SparkJobTaskGroup

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.integration.task_instance import TaskPage
+from airflow_provider.integration.airflow_api.task_instance import TaskPage
 
 log: Final = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider.integration.airflow_names import AirflowNotFoundException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowNotFoundException
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from airflow_provider.hooks.kafka_connection import settings_in
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException
-from airflow_provider.integration.airflow_teams import all_teams, has_teams
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException
+from airflow_provider.integration.airflow_api.airflow_teams import all_teams, has_teams
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 
 _LOOK_AGAIN_S: Final = 30.0

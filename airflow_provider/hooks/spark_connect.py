@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
-from airflow_provider.integration.airflow_names import AirflowNotFoundException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowNotFoundException
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import (
     DATABRICKS_CLUSTER,

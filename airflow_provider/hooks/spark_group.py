@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from airflow.sdk import BaseHook
 
 from airflow_provider.hooks.kafka_connection import defined, settings_in
-from airflow_provider.integration.parameters import choice, milliseconds, scale_goal
-from airflow_provider.integration.patience import patiently
+from airflow_provider.integration.operator_parameters.parameters import choice, milliseconds, scale_goal
+from airflow_provider.integration.task_failures.patience import patiently
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -42,7 +42,7 @@ from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.reports.report import GroupReport, JobReport
 from airflow_provider.state.views.orphans import Orphan, orphans
 from airflow_provider.state.views.presence import may_be_asked
-from airflow_provider.state.views.scaling import ScaleDown, ScaleError
+from airflow_provider.state.views.slots.scaling import ScaleDown, ScaleError
 from airflow_provider.values.model import WorkerId
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ class SparkGroupHook(BaseHook):
         :raises TopicError: if that can't be written
         """
         from airflow_provider.hooks.spark_connect import token_of_handle
-        from airflow_provider.integration.deserted import is_deserted
+        from airflow_provider.integration.memberships.deserted import is_deserted
         from airflow_provider.worker.hands import ending_orphans as ending
         from airflow_provider.worker.hands.servers import Servers
 
@@ -440,7 +440,7 @@ class SparkGroupHook(BaseHook):
 
     def _look_now(self, group: str, read: Read[T], *, for_certain: bool = False) -> T | None:
         """As :meth:`look`, with the coordinator's word on who is left; ``for_certain``: fail if there is none."""
-        from airflow_provider.integration.deserted import is_deserted
+        from airflow_provider.integration.memberships.deserted import is_deserted
 
         def with_members(jobs: JobsSnapshot, status: StatusSnapshot) -> T | None:
             with nullcontext() if for_certain else suppress(TransportError, TopicError):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.integration.for_good import failing_for_good
-from airflow_provider.integration.rendering import AsWritten
-from airflow_provider.integration.storable import storable
+from airflow_provider.integration.airflow_metadata.storable import storable
+from airflow_provider.integration.operator_parameters.rendering import AsWritten
+from airflow_provider.integration.task_failures.for_good import failing_for_good
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
@@ -34,7 +34,7 @@ class GroupTask(AsWritten):
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
         """As Airflow's; the parameters are checked when the DAG is parsed."""
-        from airflow_provider.integration.checked_partial import CheckedPartial
+        from airflow_provider.integration.operator_parameters.checked_partial import CheckedPartial
 
         return CheckedPartial.of(super().partial(**kwargs))
 

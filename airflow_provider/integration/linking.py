@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from airflow_provider.integration.airflow_api.task_instance import push_xcom
 from airflow_provider.integration.links import SparkGroupLink, group_link
-from airflow_provider.integration.task_instance import push_xcom
 
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperatorLink
 
-from airflow_provider.integration.airflow_names import conf
-from airflow_provider.integration.storable import storable
+from airflow_provider.integration.airflow_api.airflow_names import conf
+from airflow_provider.integration.airflow_metadata.storable import storable
 from airflow_provider.state.records.addresses import address_within
 from airflow_provider.worker.process_identity import is_gone
 

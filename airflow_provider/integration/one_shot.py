@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from anyio.from_thread import start_blocking_portal
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.admin import TopicAdmin
-from airflow_provider.kafka.topics.complaints import Complaints
+from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicError, TopicTimeoutError
-from airflow_provider.kafka.topics.event_record import read_event
+from airflow_provider.kafka.topics.feeds.complaints import Complaints
+from airflow_provider.kafka.topics.feeds.event_record import read_event
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
 from airflow_provider.kafka.topics.outage import Outage
@@ -23,7 +23,7 @@ from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBM
 from airflow_provider.state.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
 from airflow_provider.state.records import ControlRecord, Event, JobDefinition, TopicNames
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.scaling import Goal, ScaleDown
+from airflow_provider.state.views.slots.scaling import Goal, ScaleDown
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import TaskId
 

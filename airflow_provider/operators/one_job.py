@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration.group_task import GroupTask
-from airflow_provider.integration.parameters import group_name, is_template, job_name, task_indexes
+from airflow_provider.integration.operator_parameters.parameters import group_name, is_template, job_name, task_indexes
 
 
 class OneJobOperator(GroupTask):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_api.task_instance import who_acts
 from airflow_provider.integration.group_task import GroupTask
-from airflow_provider.integration.parameters import group_name, is_template
-from airflow_provider.integration.patience import waited_out
-from airflow_provider.integration.task_instance import who_acts
+from airflow_provider.integration.operator_parameters.parameters import group_name, is_template
+from airflow_provider.integration.task_failures.patience import waited_out
 from airflow_provider.state.operations.operations import OperationError
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.parameters import group_name, job_name
-from airflow_provider.integration.patience import waited_out
-from airflow_provider.integration.task_instance import who_acts
+from airflow_provider.integration.airflow_api.task_instance import who_acts
+from airflow_provider.integration.operator_parameters.parameters import group_name, job_name
+from airflow_provider.integration.task_failures.patience import waited_out
 from airflow_provider.operators.one_job import SomeTasksOperator
-from airflow_provider.state.views.retrying import retried_in_words
+from airflow_provider.state.views.task_progress.retrying import retried_in_words
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

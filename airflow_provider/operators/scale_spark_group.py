@@ -8,17 +8,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, conf
-from airflow_provider.integration.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException, AirflowFailException, conf
+from airflow_provider.integration.airflow_api.task_instance import who_acts
+from airflow_provider.integration.airflow_metadata.storable import storable_state
 from airflow_provider.integration.group_task import GroupTask
 from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
-from airflow_provider.integration.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
-from airflow_provider.integration.patience import waited_out
-from airflow_provider.integration.storable import storable_state
-from airflow_provider.integration.task_instance import who_acts
+from airflow_provider.integration.operator_parameters.parameters import (
+    TimeSpan,
+    group_name,
+    is_template,
+    milliseconds,
+    scale_goal,
+)
+from airflow_provider.integration.task_failures.failure_reports import (
+    RESUMED_TO_FAIL,
+    leave_present_report,
+    leave_report,
+)
+from airflow_provider.integration.task_failures.patience import waited_out
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import TopicError, UnsureError
-from airflow_provider.state.views.scaling import RULE, ScaleError
+from airflow_provider.state.views.slots.scaling import RULE, ScaleError
 from airflow_provider.triggers.conditions import Answer, LeaveCondition
 from airflow_provider.triggers.group import GroupTrigger, check_not_given_up
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException
 from airflow_provider.integration.group_task import GroupTask
-from airflow_provider.integration.parameters import TimeSpan, milliseconds
+from airflow_provider.integration.operator_parameters.parameters import TimeSpan, milliseconds
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
 from airflow_provider.values.saved import check_saved
 

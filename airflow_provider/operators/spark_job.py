@@ -9,12 +9,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, conf
-from airflow_provider.integration.asset_events import tell_assets
-from airflow_provider.integration.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException, AirflowFailException, conf
+from airflow_provider.integration.airflow_metadata.asset_events import tell_assets
 from airflow_provider.integration.group_task import GroupTask
 from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
-from airflow_provider.integration.parameters import (
+from airflow_provider.integration.operator_parameters.parameters import (
     TimeSpan,
     choice,
     group_name,
@@ -25,7 +24,12 @@ from airflow_provider.integration.parameters import (
     text_mapping,
     whole_number,
 )
-from airflow_provider.integration.patience import waited_out
+from airflow_provider.integration.task_failures.failure_reports import (
+    RESUMED_TO_FAIL,
+    leave_present_report,
+    leave_report,
+)
+from airflow_provider.integration.task_failures.patience import waited_out
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import PassingError
 from airflow_provider.operators.one_job import OneJobOperator
@@ -36,7 +40,7 @@ from airflow_provider.state.records import JobDefinition, JobError, TaskKind
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.state.reports.standing import Pace
 from airflow_provider.state.views.presence import nobody
-from airflow_provider.state.views.retrying import retried_in_words
+from airflow_provider.state.views.task_progress.retrying import retried_in_words
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal, problem_in_words
 from airflow_provider.triggers.group import GroupTrigger, check_not_given_up
 

@@ -11,13 +11,24 @@ from airflow_provider.assignment.policy import Policy, PolicyName
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, conf
-from airflow_provider.integration.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException, AirflowFailException, conf
+from airflow_provider.integration.airflow_api.task_instance import OVER, TOLD_TO_END, TaskPage
 from airflow_provider.integration.group_task import GroupTask
-from airflow_provider.integration.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
+from airflow_provider.integration.lineage_events.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
 from airflow_provider.integration.linking import FollowedLink
 from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
-from airflow_provider.integration.parameters import (
+from airflow_provider.integration.memberships.group_protocols import (
+    Coordinators,
+    GroupProtocolName,
+    check_goes_together,
+)
+from airflow_provider.integration.memberships.worker_values import (
+    WorkerSpec,
+    WorkerStory,
+    default_worker_name,
+    watching,
+)
+from airflow_provider.integration.operator_parameters.parameters import (
     TimeSpan,
     allowed_applications,
     allowed_conf,
@@ -35,12 +46,11 @@ from airflow_provider.integration.parameters import (
     whole_number,
     worker_name,
 )
-from airflow_provider.integration.patience import waited_out
-from airflow_provider.integration.task_instance import OVER, TOLD_TO_END, TaskPage
-from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
+from airflow_provider.integration.task_failures.patience import waited_out
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.operators.seen_groups import groups_in_words
-from airflow_provider.operators.tries import Tries, tries_of
+from airflow_provider.operators.task_process.tries import Tries, tries_of
+from airflow_provider.operators.task_process.worker_run import WorkerRun
 from airflow_provider.operators.worker_options import (
     Deferred,
     Incremental,
@@ -51,21 +61,20 @@ from airflow_provider.operators.worker_options import (
     policy_of,
     refuse_former,
 )
-from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.spark.connect.server import is_connect
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.triggers.membership_claims import is_of
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import ConnectProtocol
 from airflow_provider.values.saved import check_saved
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
+from airflow_provider.worker.endings.going_on import Finding, Next, Process, what_next
 from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
     DEFAULT_PROGRESS_S,
     DEFAULT_SPARK_MASTER,
     Equipment,
 )
-from airflow_provider.worker.going_on import Finding, Next, Process, what_next
 from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:

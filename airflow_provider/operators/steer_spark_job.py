@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow_provider.integration.parameters import (
+from airflow_provider.integration.operator_parameters.parameters import (
     TimeSpan,
     is_template,
     json_map,
@@ -24,7 +24,7 @@ from airflow_provider.state.operations.operations import (
     StopTasks,
 )
 from airflow_provider.state.records import Halt, JobError
-from airflow_provider.state.records.session_conf import check_session_conf
+from airflow_provider.state.records.jobs_topic.session_conf import check_session_conf
 
 
 class PauseSparkJobOperator(SteerSparkJob):

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowFailException
-from airflow_provider.integration.parameters import group_name, job_name
-from airflow_provider.integration.patience import waited_out
-from airflow_provider.integration.task_instance import who_acts
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_api.task_instance import who_acts
+from airflow_provider.integration.operator_parameters.parameters import group_name, job_name
+from airflow_provider.integration.task_failures.patience import waited_out
 from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.state.operations.operations import JobOperation, OperationError
 from airflow_provider.state.operations.words import outcome_in_words

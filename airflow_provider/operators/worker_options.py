@@ -13,8 +13,14 @@ from typing import Final, TypeVar
 from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, LearnedRule, Limits, LimitsError
 from airflow_provider.assignment.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.integration.group_protocols import Coordinators
-from airflow_provider.integration.parameters import TimeSpan, as_float, choice, milliseconds, whole_number
+from airflow_provider.integration.memberships.group_protocols import Coordinators
+from airflow_provider.integration.operator_parameters.parameters import (
+    TimeSpan,
+    as_float,
+    choice,
+    milliseconds,
+    whole_number,
+)
 from airflow_provider.values.model import ConnectProtocol, WorkerId
 
 _LEASE_MARGIN_MS: Final = 2_000

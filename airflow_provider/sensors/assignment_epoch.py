@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider.integration.parameters import is_template, whole_number
+from airflow_provider.integration.operator_parameters.parameters import is_template, whole_number
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.triggers.conditions import EpochCondition
 

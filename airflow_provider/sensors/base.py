@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
-from airflow_provider.integration.failure_reports import leave_present_report, leave_report
-from airflow_provider.integration.for_good import failing_for_good
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
+from airflow_provider.integration.airflow_metadata.storable import storable
 from airflow_provider.integration.group_task import GroupTask
 from airflow_provider.integration.links import SparkGroupLink, group_link, show_link
-from airflow_provider.integration.parameters import group_name, is_template, text
-from airflow_provider.integration.storable import storable
+from airflow_provider.integration.operator_parameters.parameters import group_name, is_template, text
+from airflow_provider.integration.task_failures.failure_reports import leave_present_report, leave_report
+from airflow_provider.integration.task_failures.for_good import failing_for_good
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.topics.errors import PassingError

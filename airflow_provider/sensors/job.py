@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.integration.asset_events import tell_assets
-from airflow_provider.integration.parameters import choice, group_name, is_template, job_name, native_text
+from airflow_provider.integration.airflow_metadata.asset_events import tell_assets
+from airflow_provider.integration.operator_parameters.parameters import (
+    choice,
+    group_name,
+    is_template,
+    job_name,
+    native_text,
+)
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 

@@ -18,7 +18,7 @@ from airflow_provider.spark.job import Config
 from airflow_provider.spark.job.asset_writes import AssetWrite
 from airflow_provider.spark.lineage import Lineage
 from airflow_provider.spark.local.job_counts import JobCounts
-from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.values.model import Epoch, TaskId, Tasks, labelled
 
 

@@ -20,7 +20,7 @@ from airflow_provider.spark.attempts.blame import (
 )
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job import SparkJob, TaskContext
-from airflow_provider.spark.local.checkpoint_files import read_newest
+from airflow_provider.spark.local.streaming.checkpoint_files import read_newest
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     TaskOrder,

@@ -11,8 +11,8 @@ from typing import Any, Final
 from airflow.sdk import TaskGroup
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.entry_points import entry_point_of
-from airflow_provider.integration.parameters import is_template, spelled_as_name, whole_number
+from airflow_provider.integration.operator_parameters.entry_points import entry_point_of
+from airflow_provider.integration.operator_parameters.parameters import is_template, spelled_as_name, whole_number
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.sensors.job import JobSensor

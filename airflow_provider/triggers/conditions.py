@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider.integration.storable import storable
+from airflow_provider.integration.airflow_metadata.storable import storable
 from airflow_provider.state.records import JobDefinition, Removal
-from airflow_provider.state.reports.departures import departure_in_words
+from airflow_provider.state.reports.groups.departures import departure_in_words
 from airflow_provider.state.reports.report import GroupReport, JobReport
 from airflow_provider.state.reports.standing import SoFar, Standing
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import nobody
-from airflow_provider.state.views.progress import JobProgress, JobState, converged, job_progress
-from airflow_provider.state.views.scaling import departure, still_there
+from airflow_provider.state.views.slots.scaling import departure, still_there
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.values.counted import counted
 from airflow_provider.values.model import WorkerId
 

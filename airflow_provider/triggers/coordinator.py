@@ -10,8 +10,8 @@ from typing import Any, Final
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.integration.airflow_metadata.storable import storable, storing_failures
 from airflow_provider.integration.stats.shard_metering import shard_meter
-from airflow_provider.integration.storable import storable, storing_failures
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.triggers.connections import connection_of, with_its_settings
 from airflow_provider.values.saved import SAVED_VERSION, check_saved

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_metadata.storable import storable, storing_failures
 from airflow_provider.integration.linking import following_leader, link_of_trigger
 from airflow_provider.integration.links import group_link
-from airflow_provider.integration.patience import patiently
-from airflow_provider.integration.storable import storable, storing_failures
+from airflow_provider.integration.task_failures.patience import patiently
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import LastingError
 from airflow_provider.triggers.conditions import condition_from_json

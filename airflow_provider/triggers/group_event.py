@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.parameters import group_name, text
-from airflow_provider.integration.storable import storable, storing_failures
+from airflow_provider.integration.airflow_metadata.storable import storable, storing_failures
+from airflow_provider.integration.operator_parameters.parameters import group_name, text
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.state.reports.group_events import EventKind
-from airflow_provider.triggers.event_stream import EventStream, Telling, Watched
+from airflow_provider.triggers.asset_watchers.event_stream import EventStream, Telling, Watched
 from airflow_provider.values.saved import SAVED_VERSION, check_saved
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class GroupEventTrigger(BaseEventTrigger):
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        from airflow_provider.triggers.event_producer import EventProducer
+        from airflow_provider.triggers.asset_watchers.event_producer import EventProducer
 
         return EventProducer(EventStream(cls(**kwargs).watched))
 

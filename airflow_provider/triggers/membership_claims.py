@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from airflow_provider.integration.task_instance import TaskPage
+from airflow_provider.integration.airflow_api.task_instance import TaskPage
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.kafka.event_loops.off_loop import off_loop
 from airflow_provider.state.reports.standing import SAY_EVERY_S, Pace, SoFar
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot

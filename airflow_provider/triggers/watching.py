@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.kafka.event_loops.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.triggers.conditions import Answer, Condition
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider.integration.airflow_names import conf
+from airflow_provider.integration.airflow_api.airflow_names import conf
+from airflow_provider.integration.airflow_api.masking import masked
+from airflow_provider.integration.airflow_api.task_instance import OVER, push_xcom, state_of, why_ended
+from airflow_provider.integration.airflow_metadata.storable import storable, storable_state, storing_failures
 from airflow_provider.integration.linking import following_leader, link_of_trigger
-from airflow_provider.integration.masking import masked
-from airflow_provider.integration.patience import patiently
+from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.integration.stats.airflow_stats import of_process
 from airflow_provider.integration.stats.metering import observer_of
-from airflow_provider.integration.storable import storable, storable_state, storing_failures
-from airflow_provider.integration.task_instance import OVER, push_xcom, state_of, why_ended
-from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
-from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.integration.task_failures.patience import patiently
+from airflow_provider.kafka.event_loops.off_loop import off_loop
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.standing import group_so_far
 from airflow_provider.triggers.connections import Connection, connection_of
@@ -32,14 +32,14 @@ from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.values.model import Epoch
 from airflow_provider.values.saved import SAVED_VERSION, check_saved
-from airflow_provider.worker.ending import KILLED, Ending
+from airflow_provider.worker.endings.ending import KILLED, Ending
+from airflow_provider.worker.endings.going_on import Finding, Next, Process
 from airflow_provider.worker.exit_requests import ExitRequests
-from airflow_provider.worker.going_on import Finding, Next, Process
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.topics.group_topics import GroupTopics
     from airflow_provider.state.views.status_view import StatusSnapshot
-    from airflow_provider.worker.ending import Outcome
+    from airflow_provider.worker.endings.ending import Outcome
     from airflow_provider.worker.holding import Held, Holding, Place
 
 log = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ def _load() -> None:
     be importing a module that is already in ``sys.modules``.
     """
     for module in (
-        "airflow_provider.group.live.classic",
-        "airflow_provider.group.live.declarative",
+        "airflow_provider.group.live.classic.classic_membership",
+        "airflow_provider.group.live.declarative.declarative_membership",
         "airflow_provider.group.declarative.server.candidates",
         "airflow_provider.worker.holding",
         "airflow_provider.worker.hands.watching_hands",
@@ -101,9 +101,9 @@ class WorkerTrigger(BaseTrigger):
     user ends the task, the membership ends.
 
     :param kafka_conn_id: the connection; its contents are not stored
-    :param plan: see :class:`~airflow_provider.integration.worker_values.WorkerSpec`
+    :param plan: see :class:`~airflow_provider.integration.memberships.worker_values.WorkerSpec`
     :param saved: the membership, as the task's process left it
-    :param story: see :class:`~airflow_provider.integration.worker_values.WorkerStory`
+    :param story: see :class:`~airflow_provider.integration.memberships.worker_values.WorkerStory`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     :param push_summary: whether to push a summary as the task's ``return_value``
     :param ends_task: whether it may end the task by itself. Airflow then creates no asset events for the task's

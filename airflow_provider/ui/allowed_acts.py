@@ -6,7 +6,7 @@ from enum import Enum
 
 from fastapi import HTTPException, status
 
-from airflow_provider.integration.parameters import choice
+from airflow_provider.integration.operator_parameters.parameters import choice
 
 
 class PageActions(Enum):

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import Depends, FastAPI, Request, Response
 
-from airflow_provider.ui import acting, defining, files, finding, questions
+from airflow_provider.ui.access.refused_acts import note_refused
+from airflow_provider.ui.access.rights import may_see
 from airflow_provider.ui.bodies import LimitedBodies, is_json
-from airflow_provider.ui.refused_acts import note_refused
-from airflow_provider.ui.rights import may_see
+from airflow_provider.ui.routes import acting, defining, files, finding, questions
 from airflow_provider.ui.world import World
 
 

@@ -11,12 +11,12 @@ from fastapi import Depends, Request
 
 from airflow_provider.hooks.held_tasks import HeldTasks
 from airflow_provider.hooks.shown_connections import Connections
-from airflow_provider.integration.audit_log import note_in_audit_log
+from airflow_provider.integration.airflow_metadata.audit_log import note_in_audit_log
 from airflow_provider.integration.links import airflow_base_url
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
-from airflow_provider.ui.answers import Answers
-from airflow_provider.ui.waiting_limit import Turns
-from airflow_provider.ui.watching import Watches
+from airflow_provider.ui.shared_reading.answers import Answers
+from airflow_provider.ui.shared_reading.waiting_limit import Turns
+from airflow_provider.ui.shared_reading.watching import Watches
 
 MOST_ACTS: Final = 8
 """The most actions at a time. Each waits for a broker, for half a minute if that is away, in one of the 40 threads in

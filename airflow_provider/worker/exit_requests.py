@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider.assignment.model import Absence
-from airflow_provider.worker.ending import STOPPED
+from airflow_provider.worker.endings.ending import STOPPED
 
 if TYPE_CHECKING:
     from airflow_provider.worker.standing_back import SteadyWorker

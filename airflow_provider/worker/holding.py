@@ -17,12 +17,12 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.values.model import Epoch
-from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.endings.ending import Outcome
+from airflow_provider.worker.endings.going_on import Finding, Next, Process, what_next
+from airflow_provider.worker.endings.handed_over import HandedOver
 from airflow_provider.worker.exit_requests import ExitRequests
-from airflow_provider.worker.going_on import Finding, Next, Process, what_next
-from airflow_provider.worker.handed_over import HandedOver
-from airflow_provider.worker.narrator import narrated
-from airflow_provider.worker.observer import UNOBSERVED, Observer
+from airflow_provider.worker.reporting.narrator import narrated
+from airflow_provider.worker.reporting.observer import UNOBSERVED, Observer
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.standing_back import SparkStarter, SteadyWorker
 from airflow_provider.worker.worker import MakeHands, Worker

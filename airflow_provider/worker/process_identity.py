@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from airflow_provider.group.holding import Predecessor
-from airflow_provider.spark.local.jvm import kill_ownerless_jvm, present_jvm
+from airflow_provider.spark.local.driver_jvm.jvm import kill_ownerless_jvm, present_jvm
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.values.procfs import is_over, start_of

@@ -26,11 +26,11 @@ from airflow_provider.state.views.presence import is_same_process, stay
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.model import NO_TASKS, Epoch
-from airflow_provider.worker.confirmation import Confirmation
-from airflow_provider.worker.ending import STOPPED, Ending, Outcome
-from airflow_provider.worker.going_on import Next, Process, what_next
+from airflow_provider.worker.endings.confirmation import Confirmation
+from airflow_provider.worker.endings.ending import STOPPED, Ending, Outcome
+from airflow_provider.worker.endings.going_on import Next, Process, what_next
+from airflow_provider.worker.endings.reasons import ReasonsToEnd
 from airflow_provider.worker.process_identity import this_process
-from airflow_provider.worker.reasons import ReasonsToEnd
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import Worker
 

@@ -14,28 +14,28 @@ from airflow_provider.group.membership import Ended, HowEnded, Memberships
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.views.presence import is_same_process
-from airflow_provider.state.views.progress import may_run
+from airflow_provider.state.views.task_progress.progress import may_run
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
-from airflow_provider.worker.confirmation import Confirmation
-from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
-from airflow_provider.worker.handed_over import HandedOver
+from airflow_provider.worker.endings.confirmation import Confirmation
+from airflow_provider.worker.endings.ending import DRAINED, STOPPED, Ending, Outcome
+from airflow_provider.worker.endings.handed_over import HandedOver
+from airflow_provider.worker.endings.leave_request import ASKED, LeaveRequest
+from airflow_provider.worker.endings.reasons import ReasonsToEnd
 from airflow_provider.worker.hands.port import Hands, Released
-from airflow_provider.worker.journal import Journal
-from airflow_provider.worker.learning_report import LearningReport
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.leave_request import ASKED, LeaveRequest
-from airflow_provider.worker.observer import UNOBSERVED, Observer
-from airflow_provider.worker.own_record import OwnRecord
 from airflow_provider.worker.process_identity import (
     end_what_outlived,
     predecessor_of,
     tell_of_rival,
     this_process,
 )
-from airflow_provider.worker.reasons import ReasonsToEnd
+from airflow_provider.worker.reporting.journal import Journal
+from airflow_provider.worker.reporting.learning_report import LearningReport
+from airflow_provider.worker.reporting.observer import UNOBSERVED, Observer
+from airflow_provider.worker.reporting.own_record import OwnRecord
 from airflow_provider.worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)

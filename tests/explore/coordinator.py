@@ -25,7 +25,7 @@ from airflow_provider.group.classic.member.events import (
     SendLeave,
     Synced,
 )
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId
 
 

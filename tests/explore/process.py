@@ -129,7 +129,7 @@ def _recovered(process: Process) -> Process:
 
 
 class _Driver:
-    """Stands for ``group/live/classic_member.py`` and the worker of a real membership."""
+    """Stands for ``group/live/classic/classic_member.py`` and the worker of a real membership."""
 
     def __init__(self, process: Process, last: ClassicRecord | None, said: Said) -> None:
         self._process = process

@@ -10,7 +10,7 @@ from explore.values import AWAITED, NOW, SETTINGS, Flight, Way, is_heard
 from airflow_provider.group.classic.member.events import Joined, JoinedMember, Request, RequestRejected, Synced
 from airflow_provider.group.machine.events import Event
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, SubProtocol
 
 SESSION_AT = NOW + SETTINGS.session_timeout_ms

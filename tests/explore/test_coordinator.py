@@ -27,7 +27,7 @@ from airflow_provider.group.classic.member.events import (
     Synced,
 )
 from airflow_provider.group.machine.events import Event
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
 
 SEEDS = 20

@@ -23,7 +23,7 @@ from airflow_provider.kafka.topics import clients
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.servers.spark_connect import LocalConnectServer
 from airflow_provider.spark.connect.client import require_client
-from airflow_provider.spark.local.spark_application import APPLICATION
+from airflow_provider.spark.local.application.spark_application import APPLICATION
 from airflow_provider.spark.runners.local import LocalRunner
 
 _HERE = Path(__file__).parent

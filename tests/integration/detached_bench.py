@@ -17,8 +17,8 @@ from waiting import eventually
 
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.integration.group_protocols import GroupProtocolName
-from airflow_provider.integration.worker_values import WatchSpec, WorkerSpec, WorkerStory
+from airflow_provider.integration.memberships.group_protocols import GroupProtocolName
+from airflow_provider.integration.memberships.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.servers.spark_connect import LocalConnectServer
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
@@ -26,7 +26,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
-from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.endings.ending import Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
 from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.hands.in_process import InThisProcess

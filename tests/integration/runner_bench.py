@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from waiting import DEADLINE_S
 
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.sight import LOOK_S
-from airflow_provider.spark.local.spark_application import LocalSparkSettings
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, ServersSilent, SparkEnded, TaskFinished, TaskOrder
 from airflow_provider.values.model import Epoch, TaskId
 

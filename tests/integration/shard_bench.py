@@ -21,9 +21,14 @@ from waiting import DEADLINE_S, SLOWNESS, wait_until
 
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
-from airflow_provider.group.declarative.protocol.wire.apis import Reply as WireReply
-from airflow_provider.group.declarative.protocol.wire.apis import RequestBody, decode_reply, encode_request, request_of
-from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply as WireReply
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
+    RequestBody,
+    decode_reply,
+    encode_request,
+    request_of,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatResponse
 from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings

@@ -17,9 +17,9 @@ from echo_machine import EchoMachine
 from shard_bench import LAYOUT, settings_of_shards
 
 from airflow_provider.group.declarative.coordinator.events import Effects, Event, RequestArrived
-from airflow_provider.group.declarative.server import kafka_log
-from airflow_provider.group.declarative.server.producer import ShardProducer
 from airflow_provider.group.declarative.server.server import ShardServer
+from airflow_provider.group.declarative.server.shard_records import kafka_log
+from airflow_provider.group.declarative.server.shard_records.producer import ShardProducer
 
 HANGS = "hangs"
 _hanging = threading.Event()

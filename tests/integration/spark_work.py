@@ -12,8 +12,8 @@ from fleet import Fleet, overlaps
 
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import job_progress
 from airflow_provider.values.model import TaskId, WorkerId
 
 LINES: Final = 20

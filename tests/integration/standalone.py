@@ -26,8 +26,8 @@ from quick_spark import launcher_options, quick_jvm
 from waiting import DEADLINE_S
 
 from airflow_provider.servers.own_process import hold_ports
+from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.pyspark_internals import home_of_spark
-from airflow_provider.spark.local.spark_application import LocalSparkSettings
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.05

@@ -15,8 +15,8 @@ from airflow_provider.kafka.topics.errors import PassingError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.servers.local_broker import LocalBroker
-from airflow_provider.triggers import bookmarks
-from airflow_provider.triggers.bookmarks import Bookmark
+from airflow_provider.triggers.asset_watchers import bookmarks
+from airflow_provider.triggers.asset_watchers.bookmarks import Bookmark
 
 
 @pytest.mark.thorough

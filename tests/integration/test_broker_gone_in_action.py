@@ -27,8 +27,8 @@ from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
 from airflow_provider.kafka.topics.rights import STEERER, WORKER
 from airflow_provider.state.operations.operations import HaltJob, RestartJob, StopTasks
 from airflow_provider.state.records import Halt, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
-from airflow_provider.ui.acting import ToJob, ToTasks, pause_job, restart_job
-from airflow_provider.ui.visits import Visit
+from airflow_provider.ui.access.visits import Visit
+from airflow_provider.ui.routes.acting import ToJob, ToTasks, pause_job, restart_job
 from airflow_provider.ui.world import World
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 

@@ -11,7 +11,7 @@ from begun import begins_at_once
 from runner_bench import Events
 from standalone import StandaloneCluster
 
-from airflow_provider.spark.local.spark_application import APPLICATION
+from airflow_provider.spark.local.application.spark_application import APPLICATION
 from airflow_provider.spark.runner import TaskFailed, TaskFinished, TaskOrder
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import Epoch, TaskId

@@ -23,7 +23,7 @@ from airflow_provider.spark.connect import connection
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local.job_counts import JobCounts
-from airflow_provider.spark.local.query_progress import QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     QueryStarted,

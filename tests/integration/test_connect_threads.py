@@ -14,7 +14,7 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.servers.spark_connect import LocalConnectServer
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.job import TaskContext, spark_job
-from airflow_provider.spark.local.thread_owners import ForeignThreadError
+from airflow_provider.spark.local.isolation.thread_owners import ForeignThreadError
 from airflow_provider.spark.runner import TaskOrder, TaskStopped
 from airflow_provider.spark.runners.connect import ConnectRunner
 

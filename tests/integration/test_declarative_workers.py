@@ -10,7 +10,7 @@ import pytest
 from fleet import SHORT_SESSION, MakeFleet, cospark, overlaps
 
 from airflow_provider.state.records import TaskKind
-from airflow_provider.state.views.progress import group_drained
+from airflow_provider.state.views.task_progress.progress import group_drained
 
 
 @pytest.fixture

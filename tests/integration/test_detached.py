@@ -21,7 +21,7 @@ from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.state.records import ControlAction, ControlRecord, TaskState, WorkerPhase
 from airflow_provider.state.views.presence import present
 from airflow_provider.values.model import WorkerId
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.exit_requests import ExitRequests
 
 W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))

@@ -16,7 +16,7 @@ from fleet import SHORT_SESSION, Fleet, MakeFleet, cospark
 from server_queries import active_queries
 from waiting import DEADLINE_S
 
-from airflow_provider.integration.group_protocols import GroupProtocolName
+from airflow_provider.integration.memberships.group_protocols import GroupProtocolName
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.servers.spark_connect import LocalConnectServer
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
@@ -24,7 +24,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.exit_requests import ExitRequests
 
 MODULE = "airflow_provider.example_dags.jobs"

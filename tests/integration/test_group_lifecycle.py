@@ -17,7 +17,7 @@ from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskKind, TaskState
-from airflow_provider.state.views.progress import JobState, converged, job_progress
+from airflow_provider.state.views.task_progress.progress import JobState, converged, job_progress
 from airflow_provider.values.model import TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

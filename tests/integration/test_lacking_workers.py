@@ -14,8 +14,8 @@ from fleet import Fleet, MakeFleet
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import stands_back
-from airflow_provider.state.views.progress import JobState, job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import JobState, job_progress
 from airflow_provider.values.model import WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -13,13 +13,13 @@ from waiting import DEADLINE_S
 
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskKind, WorkerPhase
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.endings.ending import Ending, Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
 from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.hands.in_process import InThisProcess

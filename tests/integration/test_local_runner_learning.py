@@ -17,10 +17,10 @@ from runner_bench import SEEN, SETTINGS, Events, order_of
 from waiting import eventually
 
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
-from airflow_provider.spark.local import rehearsal
-from airflow_provider.spark.local.checkpoint_files import read_newest
-from airflow_provider.spark.local.rehearsal import FEWEST, MOST
-from airflow_provider.spark.local.spark_application import APPLICATION
+from airflow_provider.spark.local.application.spark_application import APPLICATION
+from airflow_provider.spark.local.streaming import rehearsal
+from airflow_provider.spark.local.streaming.checkpoint_files import read_newest
+from airflow_provider.spark.local.streaming.rehearsal import FEWEST, MOST
 from airflow_provider.spark.runner import TaskOrder, TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady
 from airflow_provider.spark.runners.local import LocalRunner
 

@@ -15,9 +15,9 @@ from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.job_counts import CountedJobs, JobCounts
-from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
-from airflow_provider.spark.local.spark_application import LocalSparkSettings
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import TaskProgressed
 from airflow_provider.spark.runners.local import LocalRunner
 

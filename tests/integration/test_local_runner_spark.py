@@ -27,7 +27,7 @@ from runner_bench import SEEN, SETTINGS, SIGNALS, Events, counting, holding, ord
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.job import TaskContext, spark_job
-from airflow_provider.spark.local.thread_owners import ForeignThreadError
+from airflow_provider.spark.local.isolation.thread_owners import ForeignThreadError
 from airflow_provider.spark.runner import SparkLost, TaskFailed, TaskFinished, TaskOrder
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import Epoch, TaskId
@@ -385,8 +385,8 @@ async def test_a_jvm_that_answers_nobody_is_ended_and_the_next_task_gets_another
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys, time
-        from airflow_provider.spark.local.spark_application import APPLICATION, LocalSparkSettings
-        from airflow_provider.spark.local.task_threads import bind_session
+        from airflow_provider.spark.local.application.spark_application import APPLICATION, LocalSparkSettings
+        from airflow_provider.spark.local.isolation.task_threads import bind_session
         spark = APPLICATION.running_for("script", LocalSparkSettings(master="local[1]")).root
         bind_session(spark)
         from pyspark.sql.functions import udf

@@ -18,7 +18,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished, TaskStopped
-from airflow_provider.spark.runners import attached_attempt
+from airflow_provider.spark.runners.attached_tasks import attached_attempt
 from airflow_provider.spark.runners.local import LocalRunner
 
 if TYPE_CHECKING:

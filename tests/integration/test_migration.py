@@ -16,9 +16,9 @@ from waiting import DEADLINE_S
 
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import spoken_epoch
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.state.views.task_progress.progress import spoken_epoch
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import MemberId
 
 CONNECT = ("--group-protocol", "connect")

@@ -16,9 +16,9 @@ from airflow_provider.group.declarative.protocol.sharding import partition_of
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.state.views.task_progress.progress import configured
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import TaskId
 
 CONNECT = ("--group-protocol", "connect", "--coordinators", "dedicated")

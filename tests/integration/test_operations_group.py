@@ -11,8 +11,8 @@ from fleet import Fleet, MakeFleet, Said, cospark, overlaps
 from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.state.records import ActionEvent, TaskEvent, TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import configured, converged
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import configured, converged
 from airflow_provider.values.model import TaskId
 
 STREAMS = frozenset(TaskId("streams", index) for index in range(4))

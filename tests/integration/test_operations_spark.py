@@ -13,8 +13,8 @@ from waiting import DEADLINE_S
 
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import JobState, job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import JobState, job_progress
 from airflow_provider.values.model import TaskId
 
 pytestmark = pytest.mark.thorough

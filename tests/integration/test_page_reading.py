@@ -10,7 +10,7 @@ from topic_bench import JOB, settings_of
 from waiting import DEADLINE_S
 
 from airflow_provider.integration.one_shot import submit_job
-from airflow_provider.ui.watching import ClusterWatch, Seen, WatchedGroup
+from airflow_provider.ui.shared_reading.watching import ClusterWatch, Seen, WatchedGroup
 from demo.airflow_api import wait_until
 
 GROUP = "page-reading"

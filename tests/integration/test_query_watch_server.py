@@ -18,11 +18,10 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.servers.spark_connect import LocalConnectServer
 from airflow_provider.spark.attempts.blame import WriterToBlame, blame_for_query
 from airflow_provider.spark.attempts.failures import nothing_secret
-from airflow_provider.spark.connect import calls
 from airflow_provider.spark.connect.client import hang_up, open_session, release
+from airflow_provider.spark.connect.grpc_calls import calls
 from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.watch_events import (
+from airflow_provider.spark.connect.query_watch.watch_events import (
     QueryEnded,
     QueryLost,
     QueryProgressed,
@@ -31,8 +30,9 @@ from airflow_provider.spark.connect.watch_events import (
     ServerSilent,
     WatchEvent,
 )
-from airflow_provider.spark.connect.watching import QueryWatch
-from airflow_provider.spark.local.query_progress import QueryProgress
+from airflow_provider.spark.connect.query_watch.watching import QueryWatch
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from benchmarks.tiny_queries import TinyQueries
 
 _TIMEOUT = "spark.server.session.manager.defaultSessionTimeout"

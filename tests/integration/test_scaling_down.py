@@ -9,7 +9,7 @@ from waiting import DEADLINE_S, SLOWNESS, eventually
 
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.reports.learners import LearnerTask, learners
-from airflow_provider.state.views.progress import JobState, job_progress
+from airflow_provider.state.views.task_progress.progress import JobState, job_progress
 from airflow_provider.values.model import WorkerId
 
 

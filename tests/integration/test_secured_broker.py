@@ -22,7 +22,7 @@ from waiting import DEADLINE_S
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.cli.main import main
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.group.live.classic import ClassicMemberships
+from airflow_provider.group.live.classic.classic_membership import ClassicMemberships
 from airflow_provider.group.live.shared import reach, shared_topics, shared_transport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration import one_shot
@@ -45,11 +45,11 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.reports.group_events import EventKind
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import JobState, converged, job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.triggers.event_stream import EventStream, Watched
+from airflow_provider.state.views.task_progress.progress import JobState, converged, job_progress
+from airflow_provider.triggers.asset_watchers.event_stream import EventStream, Watched
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.settings import Until, WorkerSettings

@@ -19,8 +19,8 @@ from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, 
 from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupMetadataKey
 from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
 from airflow_provider.group.declarative.protocol.wire.records import Record, encode_record
-from airflow_provider.group.declarative.server.handled import check_shards
-from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.shard_records.handled import check_shards
+from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON

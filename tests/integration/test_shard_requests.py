@@ -13,13 +13,13 @@ from shard_bench import LAYOUT, Asker, in_process, settings_of_shards
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, partition_of
-from airflow_provider.group.declarative.protocol.wire.apis import encode_request, request_of
+from airflow_provider.group.declarative.protocol.wire.messages.apis import encode_request, request_of
 from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.integration import one_shot
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import JobDefinition
 from airflow_provider.state.records.envelope import LARGEST_VALUE
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 ROUND_TRIPS = 100
 

@@ -17,16 +17,16 @@ from shard_process import HANGS
 from waiting import wait_until
 
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.declarative.server import kafka_log, loading
 from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.shard_records import kafka_log, loading
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.servers.local_broker import LocalBroker
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId
 
 Start = Callable[..., CoordinatorProcess]

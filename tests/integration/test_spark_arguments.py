@@ -20,7 +20,7 @@ LETTERS = f"{SECRET}: #\\!=\n\u00fc\U0001f40d."
 KEY = "spark.hadoop.fs.s3a.secret.key"
 APPLICATION = f"""
 import json, pathlib
-from airflow_provider.spark.local.spark_application import LocalSparkSettings, SparkApplication
+from airflow_provider.spark.local.application.spark_application import LocalSparkSettings, SparkApplication
 
 conf = {{{KEY!r}: {LETTERS!r}, "spark.driver.memory": "600m"}}
 spark = SparkApplication()

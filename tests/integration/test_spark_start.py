@@ -8,9 +8,9 @@ import pytest
 from pyspark import SparkContext
 from runner_bench import SETTINGS
 
-from airflow_provider.spark.local import spark_application
+from airflow_provider.spark.local.application import spark_application
+from airflow_provider.spark.local.application.spark_application import SparkApplication
 from airflow_provider.spark.local.errors import SparkStartError
-from airflow_provider.spark.local.spark_application import SparkApplication
 
 
 def test_what_a_failed_start_leaves_is_not_taken_for_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:

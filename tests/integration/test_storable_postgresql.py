@@ -12,7 +12,7 @@ import pytest
 from job_values import BAD, some_value
 from postgresql import needs_postgresql
 
-from airflow_provider.integration.storable import storable
+from airflow_provider.integration.airflow_metadata.storable import storable
 from demo.postgres import LocalPostgres
 
 pytestmark = [pytest.mark.thorough, needs_postgresql]

@@ -10,11 +10,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.partition_ends import LatestOffsets
 from airflow_provider.kafka.topics.errors import NoTopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.partition_ends import LatestOffsets
 
 
 @pytest.mark.usefixtures("nothing_left_open")

@@ -13,8 +13,8 @@ from waiting import DEADLINE_S, eventually, slow_ms
 from airflow_provider.cli.shared import signals
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import job_progress
 from airflow_provider.values.model import TaskId, WorkerId
 
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.kafka.changes import Changes
+from airflow_provider.kafka.event_loops.changes import Changes
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics

@@ -14,8 +14,8 @@ from waiting import DEADLINE_S, slow_ms
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
-from airflow_provider.group.live.classic import ClassicMemberships
-from airflow_provider.group.live.classic_member import GroupMember
+from airflow_provider.group.live.classic.classic_member import GroupMember
+from airflow_provider.group.live.classic.classic_membership import ClassicMemberships
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
@@ -23,7 +23,7 @@ from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent, TaskStarted, TaskStopped
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.values.model import ConnectProtocol, TaskId, Tasks, WorkerId
-from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.endings.ending import Outcome
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.lease import WorkerLease

@@ -11,9 +11,9 @@ from messages import SCHEMAS, STRUCTS, values
 from referee import Referee, RefusedByJavaError
 
 from airflow_provider.group.declarative.protocol.wire import MalformedMessageError
-from airflow_provider.group.declarative.protocol.wire.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.types import Type
-from airflow_provider.group.declarative.protocol.wire.writer import Writer
+from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
+from airflow_provider.group.declarative.protocol.wire.encoding.types import Type
+from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = pytest.mark.peers

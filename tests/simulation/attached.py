@@ -18,7 +18,7 @@ from airflow_provider.group.holding import StopReason
 from airflow_provider.group.machine.events import TasksFinished, TasksStopped
 from airflow_provider.spark.job import FencedError
 from airflow_provider.state.records import TaskFailure, TaskStatus, WorkerPhase
-from airflow_provider.state.records.slots import wanted_slots
+from airflow_provider.state.records.jobs_topic.slots import wanted_slots
 from airflow_provider.values.model import Epoch, TaskId, Tasks
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.lease import WorkerLease

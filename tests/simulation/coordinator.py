@@ -17,7 +17,7 @@ from dataclasses import replace
 from simulation.clock import Clock, Timer
 from simulation.group import Group, GroupState, JoinReply, JoinRequest, Member, RoundSeen, SyncReply
 
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000

@@ -10,7 +10,7 @@ from simulation.attached import Attached
 from simulation.status import TaskWord
 from simulation.world import World
 
-from airflow_provider.state.views.retrying import to_try_again
+from airflow_provider.state.views.task_progress.retrying import to_try_again
 from airflow_provider.values.model import TaskId
 
 REST_WITHIN_MS = 60_000

@@ -107,15 +107,15 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="moves a failed task back for balance",
-        module="airflow_provider.assignment.pools",
+        module="airflow_provider.assignment.balancing.pools",
         edits=(("plus(round.stays, round.tried.pinned)", "round.stays"),),
-        unit_test="tests/unit/assignment/test_assignor_elsewhere.py",
+        unit_test="tests/unit/assignment/moving/test_assignor_elsewhere.py",
     ),
     Mutation(
         name="lets a failed task wait for the worker that was lost with it",
         module="airflow_provider.assignment.cooperative",
         edits=(("    difference = goes.beyond(difference)\n", ""),),
-        unit_test="tests/unit/assignment/test_assignor_elsewhere.py",
+        unit_test="tests/unit/assignment/moving/test_assignor_elsewhere.py",
     ),
     Mutation(
         name="starts what it is given though it has failed",
@@ -136,9 +136,9 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="takes for released what its worker keeps",
-        module="airflow_provider.group.live.leading",
+        module="airflow_provider.group.live.classic.leading",
         edits=((" and not word.kept\n", "\n"),),
-        unit_test="tests/unit/group/live/test_leading_kept.py",
+        unit_test="tests/unit/group/live/classic/test_leading_kept.py",
     ),
     Mutation(
         name="does not write down what workers keep",
@@ -162,9 +162,9 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="keeps places in a worker that is to leave when it has nothing left",
-        module="airflow_provider.worker.leave_request",
+        module="airflow_provider.worker.endings.leave_request",
         edits=(("                self._hands.let_failed_go()\n", ""),),
-        unit_test="tests/unit/worker/test_leave_request.py::test_it_gives_up_at_once_what_has_failed_for_good",
+        unit_test="tests/unit/worker/endings/test_leave_request.py::test_it_gives_up_at_once_what_has_failed_for_good",
     ),
     Mutation(
         name="gives up what has failed when the membership goes to a triggerer",

@@ -10,7 +10,7 @@ from enum import Enum
 from simulation.clock import Timer
 
 from airflow_provider.group.classic.member.events import JoinedMember
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
 
 

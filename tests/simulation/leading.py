@@ -10,7 +10,7 @@ from simulation.rounds import Computed
 
 from airflow_provider.group.classic.leader.leader import LeaderAnswer, lead
 from airflow_provider.group.classic.member.events import PerformAssignment
-from airflow_provider.group.live.leading import (
+from airflow_provider.group.live.classic.leading import (
     absent_since,
     gather_call,
     later_epoch,
@@ -22,10 +22,10 @@ from airflow_provider.state.blame.elsewhere import better_places
 from airflow_provider.state.blame.evidence import found_a_place
 from airflow_provider.state.rounds.causes import TRIED_ELSEWHERE
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.state.views.free_slots import other_slots, spare_capacity
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.slots.free_slots import other_slots, spare_capacity
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import NO_TASKS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BETWEEN_TRIES_MS = 5_000
 BETWEEN_HELPS_MS = 400
 """The least times between two rebalances that have failed tasks tried elsewhere, and two for a free slot, as in
-``group/live/leader_watch.py``.
+``group/live/classic/leader_watch.py``.
 """
 
 
@@ -78,7 +78,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
 
 
 class Watch:
-    """Looks for reasons to rebalance, like ``group/live/leader_watch.py``, in virtual time."""
+    """Looks for reasons to rebalance, like ``group/live/classic/leader_watch.py``, in virtual time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

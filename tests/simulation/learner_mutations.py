@@ -208,27 +208,27 @@ LEARNER_MUTATIONS = (
     # ---- around them
     Mutation(
         name="asks for new work to be given though nobody stays",
-        module="airflow_provider.group.live.leading",
+        module="airflow_provider.group.live.classic.leading",
         edits=((" or nobody_stays(record, status.workers):\n", ":\n"),),
-        unit_test="tests/unit/group/live/test_leading.py",
+        unit_test="tests/unit/group/live/classic/test_leading.py",
     ),
     Mutation(
         name="counts what is learned where it is",
-        module="airflow_provider.state.views.free_slots",
+        module="airflow_provider.state.views.slots.free_slots",
         edits=(("len(tasks & stateful - learned) + len(to_come[worker])", "len(tasks & stateful)"),),
-        unit_test="tests/unit/state/views/test_free_slots.py",
+        unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(
         name="leaves a slot free while a task with state waits elsewhere",
-        module="airflow_provider.state.views.free_slots",
+        module="airflow_provider.state.views.slots.free_slots",
         edits=(("elif self._free:\n", "elif False:\n"),),
-        unit_test="tests/unit/state/views/test_free_slots.py",
+        unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(
         name="gives a task with state back to the worker that had no slot for it",
         module="airflow_provider.assignment.learners.stateful",
         edits=(("pool.place(settled.free & tasks, beside)", "pool.place(settled.free & tasks)"),),
-        unit_test="tests/unit/state/views/test_free_slots.py",
+        unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(
         name="keeps what was made ready when it is to let go of it",
@@ -247,13 +247,13 @@ LEARNER_MUTATIONS = (
     ),
     Mutation(
         name="hears of learners before it has begun",
-        module="airflow_provider.group.live.classic_member",
+        module="airflow_provider.group.live.classic.classic_member",
         edits=(
             (
                 "if self.state.lessons.learned and self.state.phase is not Phase.INITIAL:",
                 "if self.state.lessons.learned:",
             ),
         ),
-        unit_test="tests/unit/group/live/test_group_driving.py",
+        unit_test="tests/unit/group/live/classic/test_group_driving.py",
     ),
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PARTS: Final = 4
 _REPORT_MS: Final = 1_000
-"""The least time between reports, except when a task is ready, as in ``worker/learning_report.py``."""
+"""The least time between reports, except when a task is ready, as in ``worker/reporting/learning_report.py``."""
 
 
 class WarmUps:
@@ -109,7 +109,9 @@ class WarmUps:
 
 
 class Report:
-    """Stands for a real worker's ``worker/learning_report.py``: first the worker's record, then its membership."""
+    """Stands for a real worker's ``worker/reporting/learning_report.py``: first the worker's record, then its
+    membership.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process

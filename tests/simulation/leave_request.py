@@ -9,7 +9,7 @@ from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.state.records import ControlAction, ControlRecord
 from airflow_provider.values.model import SubProtocol, Tasks
-from airflow_provider.worker.leave_request import ASKED, LeaveRequest
+from airflow_provider.worker.endings.leave_request import ASKED, LeaveRequest
 
 if TYPE_CHECKING:
     from simulation.process import Process

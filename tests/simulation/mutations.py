@@ -254,7 +254,7 @@ MUTATIONS = (
     # ---- the assignor
     Mutation(
         name="balances while a delay runs",
-        module=f"{ASSIGNORS}.pace",
+        module=f"{ASSIGNORS}.moving.pace",
         edits=(
             (
                 "        return Pace(\n            delay_ms=lost_work.delay_ms,",
@@ -267,14 +267,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="moves what runs for its cost",
-        module=f"{ASSIGNORS}.by_cost",
+        module=f"{ASSIGNORS}.balancing.by_cost",
         edits=(("started = frozenset(costs.left)", "started = NO_TASKS"),),
         plan="skewed",
         broken=("nothing_that_runs_moves_for_its_cost",),
     ),
     Mutation(
         name="never balances",
-        module=f"{ASSIGNORS}.pace",
+        module=f"{ASSIGNORS}.moving.pace",
         edits=(
             ("    if not revoked_just_now:\n", "    if False:\n"),
             ("allowance=0 if delay_ms else NO_LIMIT", "allowance=0"),
@@ -284,7 +284,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="does not wait after a round that revoked",
-        module=f"{ASSIGNORS}.pace",
+        module=f"{ASSIGNORS}.moving.pace",
         edits=(
             (
                 "def backoff_ms(attempts: int, max_delay_ms: int) -> int:\n",
@@ -376,7 +376,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="gives what is waited for to others when anybody comes back",
-        module=f"{ASSIGNORS}.moves",
+        module=f"{ASSIGNORS}.moving.moves",
         edits=(
             (
                 "assignment=_with_waiting(target, lost_work.waiting) if lost_work.waiting else target",
@@ -388,16 +388,16 @@ MUTATIONS = (
     ),
     Mutation(
         name="believes what an earlier process of the worker said",
-        module="airflow_provider.state.records.held_back",
+        module="airflow_provider.state.records.status_topic.held_back",
         edits=(("if word.epoch >= since or word.member_id == member or", "if True or"),),
-        unit_test="tests/unit/group/live/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
+        unit_test="tests/unit/group/live/classic/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
     ),
     Mutation(
         name="leaves before it is known why",
-        module="airflow_provider.group.live.classic_member",
+        module="airflow_provider.group.live.classic.classic_member",
         edits=(("            await self._listener.farewell()\n", "            pass\n"),),
         unit_test=(
-            "tests/unit/worker/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it"
+            "tests/unit/worker/endings/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it"
         ),
     ),
     Mutation(
@@ -413,7 +413,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="loses what is above the share of whoever came back",
-        module=f"{ASSIGNORS}.balance",
+        module=f"{ASSIGNORS}.balancing.balance",
         edits=(("        tasks = plus(tasks, self._spare)\n", ""),),
         plan="calm",
         broken=(_COMPLETE,),
@@ -422,7 +422,7 @@ MUTATIONS = (
     # ---- around them
     Mutation(
         name="takes what a fenced process stopped for work that nobody has",
-        module="airflow_provider.group.live.leading",
+        module="airflow_provider.group.live.classic.leading",
         edits=(
             (
                 "if (word.state.final or word.state is TaskState.UNASSIGNED) and not word.kept\n        if word.epoch >= record.epoch and task",
@@ -434,14 +434,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="counts one slot for each task",
-        module="airflow_provider.state.views.costs",
+        module="airflow_provider.state.views.slots.costs",
         edits=(("for index, wants in plan.large.items()}", "for index, wants in () if plan}"),),
         plan="large",
         broken=(_REST,),
     ),
     Mutation(
         name="leaves a slot free while tasks wait elsewhere",
-        module="airflow_provider.state.views.free_slots",
+        module="airflow_provider.state.views.slots.free_slots",
         edits=((" if any(map(staying.surely_wait, staying.moves())) else None", " if False else None"),),
         unit_test="tests/simulation/test_slots.py",
     ),
@@ -473,7 +473,7 @@ MUTATIONS = (
     # ---- the topics
     Mutation(
         name="lets a late record win",
-        module="airflow_provider.state.records.status",
+        module="airflow_provider.state.records.status_topic.task_status",
         edits=(
             (
                 "        if self.epoch != known.epoch:\n            return self.epoch < known.epoch\n        if not known.is_of",

@@ -39,7 +39,7 @@ from airflow_provider.group.classic.member.saved import resume, save
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor, StopReason
-from airflow_provider.group.live.ready_learners import ReadyLearners
+from airflow_provider.group.live.classic.ready_learners import ReadyLearners
 from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,
@@ -53,11 +53,11 @@ from airflow_provider.group.machine.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.state.records.worker_status import Lesson, WorkerPhase, WorkerStatus
+from airflow_provider.state.records.status_topic.worker_status import Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Process:
         self.asked.look_later()
 
     def _hear_of_learners(self) -> None:
-        """As in ``group/live/classic_member.py``: before anything that may make it join."""
+        """As in ``group/live/classic/classic_member.py``: before anything that may make it join."""
         lessons = self.state.lessons
         if not lessons.learned or self.state.phase is Phase.INITIAL:
             return

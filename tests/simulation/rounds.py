@@ -13,10 +13,10 @@ from simulation.group import RoundSeen
 from airflow_provider.assignment.model import Absence
 from airflow_provider.group.classic.wire import CODECS
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
-from airflow_provider.state.records.worker_status import WorkerStatus
+from airflow_provider.state.records.status_topic.worker_status import WorkerStatus
 from airflow_provider.state.rounds.causes import FOR_WHAT_WAITS
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.values.bridge import BRIDGE, stands_for
+from airflow_provider.values.group_protocol.bridge import BRIDGE, stands_for
 from airflow_provider.values.model import (
     NO_TASKS,
     Epoch,

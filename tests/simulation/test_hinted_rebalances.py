@@ -12,7 +12,7 @@ from simulation.world import World
 
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.assignment.policy import Deferred
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, TaskId, Tasks, WorkerId, planner_of
 
 DELAY_MS = 20_000

@@ -35,7 +35,7 @@ from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.state.records import PlanRecord, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import (
     Epoch,
     GenerationId,

@@ -10,8 +10,8 @@ from fleet import Fleet, starts
 from waiting import wait_until
 
 from airflow_provider.state.records import TaskKind, TaskState
-from airflow_provider.state.records.awaited import Awaited
-from airflow_provider.state.reports.worker_words import worker_in_words
+from airflow_provider.state.records.status_topic.awaited import Awaited
+from airflow_provider.state.reports.groups.worker_words import worker_in_words
 from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance

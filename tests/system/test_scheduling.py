@@ -24,7 +24,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, TaskStatus, TopicNames
-from airflow_provider.triggers.bookmarks import Bookmark
+from airflow_provider.triggers.asset_watchers.bookmarks import Bookmark
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi

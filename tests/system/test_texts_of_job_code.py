@@ -23,8 +23,8 @@ from sqlalchemy import create_engine, select
 from test_scheduling import bookmark
 from waiting import DEADLINE_S, SLOWNESS, TOLD_BY
 
+from airflow_provider.integration.airflow_metadata.storable import storable
 from airflow_provider.integration.one_shot import submit_job
-from airflow_provider.integration.storable import storable
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import ControlAction, JobDefinition

@@ -44,7 +44,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from airflow_provider.assignment.balance import limited
+from airflow_provider.assignment.balancing.balance import limited
+from airflow_provider.assignment.balancing.pools import Kinds, pools_of
 from airflow_provider.assignment.learners.lessons import at_most
 from airflow_provider.assignment.learners.model import (
     DEFAULT_LIMITS,
@@ -58,10 +59,9 @@ from airflow_provider.assignment.learners.stateful import Stateful, begin_lesson
 from airflow_provider.assignment.learners.under_way import by_worker
 from airflow_provider.assignment.learners.why import Why, each, explained
 from airflow_provider.assignment.model import GroupAssignment, Load, Move, MoveReason
-from airflow_provider.assignment.moves import Shuffle, write_down
-from airflow_provider.assignment.pace import Pace, pace
+from airflow_provider.assignment.moving.moves import Shuffle, write_down
+from airflow_provider.assignment.moving.pace import Pace, pace
 from airflow_provider.assignment.policy import Incremental, Policy
-from airflow_provider.assignment.pools import Kinds, pools_of
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 

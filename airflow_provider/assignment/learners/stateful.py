@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider.assignment.balance import Pool
+from airflow_provider.assignment.balancing.balance import Pool
 from airflow_provider.assignment.learners.lessons import Excess, begin
 from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.learners.settled import Settled, all_of, of_staying

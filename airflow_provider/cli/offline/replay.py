@@ -15,7 +15,7 @@ from airflow_provider.assignment.shares import Shares
 from airflow_provider.cli.offline.json_lines import LineAnswer, answer_lines
 from airflow_provider.cli.offline.lines import STDIN
 from airflow_provider.cli.offline.replay_lines import LEADER_RESTART, parse_learner_line, parse_line
-from airflow_provider.cli.policies import add_policy_arguments, policy_of
+from airflow_provider.cli.shared.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.shared.terminal import complain
 from airflow_provider.state.reports.replayed_round import explain, explain_learners, held_back
 from airflow_provider.values.model import WorkerId, tasks_to_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from airflow_provider.integration.parameters import group_name, worker_name
+from airflow_provider.integration.operator_parameters.parameters import group_name, worker_name
 
 
 def add_group_argument(parser: argparse.ArgumentParser, meaning: str | None = None) -> None:

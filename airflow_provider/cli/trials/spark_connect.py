@@ -14,7 +14,7 @@ from airflow_provider.cli.shared.terminal import complain
 from airflow_provider.cli.trials.foreground import add_start_options, serve
 from airflow_provider.servers.spark_connect import BINDING_ADDRESS, BINDING_PORT, LocalConnectServer
 from airflow_provider.spark.connect.server import TOKEN_ENV
-from airflow_provider.spark.local.standalone import unreachable
+from airflow_provider.spark.local.application.standalone import unreachable
 from airflow_provider.spark.masters import own_master
 
 _HOST: Final = "localhost"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from airflow_provider.integration.airflow_names import conf
-from airflow_provider.integration.outlet import ItemWords, Outlet
+from airflow_provider.integration.airflow_api.airflow_names import conf
+from airflow_provider.integration.lineage_events.outlet import ItemWords, Outlet
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.state.metrics.declared import Kind
 from airflow_provider.state.metrics.sample import Sample

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.membership import MembershipSettings
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.off_loop import REST, off_loop
+from airflow_provider.kafka.event_loops.off_loop import REST, off_loop
 from airflow_provider.state.metrics import declared
 from airflow_provider.state.metrics.course import Course
 from airflow_provider.state.metrics.gauges import gauges, gauges_of_removed
@@ -24,7 +24,7 @@ from airflow_provider.state.metrics.spokesman import spokesman
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.model import Epoch, WorkerId
-from airflow_provider.worker.observer import UNOBSERVED, Observer
+from airflow_provider.worker.reporting.observer import UNOBSERVED, Observer
 
 if TYPE_CHECKING:
     from airflow_provider.integration.stats.airflow_stats import Destination
@@ -46,7 +46,7 @@ def observer_of(member: MembershipSettings, destination: Destination | None, cou
 
 
 class Meter:
-    """The observer of one worker (:class:`~airflow_provider.worker.observer.Observer`).
+    """The observer of one worker (:class:`~airflow_provider.worker.reporting.observer.Observer`).
 
     :param counted: the last round that the same worker has seen in another process
     """

@@ -19,10 +19,10 @@ from airflow_provider.kafka.topics.errors import (
     TopicRightsError,
     TopicTimeoutError,
 )
-from airflow_provider.kafka.topics.event_feed import EventFeed
-from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.feeds.event_feed import EventFeed
+from airflow_provider.kafka.topics.feeds.feed import GroupFeed
+from airflow_provider.kafka.topics.feeds.timeline_feed import TimelineFeed
 from airflow_provider.kafka.topics.rights import WATCHER, Needs, Operation
-from airflow_provider.kafka.topics.timeline_feed import TimelineFeed
 from airflow_provider.state.records import TopicNames
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.kafka.event_loops.off_loop import off_loop
 from airflow_provider.kafka.topics.errors import HalfDoneError, TopicError
 from airflow_provider.kafka.topics.followed import FollowedTopics
 from airflow_provider.kafka.topics.producer import NewRecord
@@ -37,12 +37,12 @@ from airflow_provider.state.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.state.records.checkpoint_conf import without_effect
+from airflow_provider.state.records.jobs_topic.checkpoint_conf import without_effect
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.leftovers import Leftovers, leftovers
-from airflow_provider.state.views.retrying import retried_in_words, to_try_again
-from airflow_provider.state.views.scaling import Goal, ScaleDown, scale_down
+from airflow_provider.state.views.slots.scaling import Goal, ScaleDown, scale_down
+from airflow_provider.state.views.task_progress.retrying import retried_in_words, to_try_again
 from airflow_provider.values.model import TaskId
 
 

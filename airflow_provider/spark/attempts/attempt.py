@@ -39,7 +39,7 @@ from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.job.loading import JOB_RAISES, check_allowed, load_job
 from airflow_provider.spark.job.planning import make_plan
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
-from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     LineageNamed,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, start_id
 from airflow_provider.spark.connect.task_threads import install_task_threads
 from airflow_provider.spark.local.errors import SparkStartError
-from airflow_provider.spark.local.thread_owners import uninstall
+from airflow_provider.spark.local.isolation.thread_owners import uninstall
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

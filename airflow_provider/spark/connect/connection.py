@@ -8,7 +8,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.connect.calls import ANSWER_S
 from airflow_provider.spark.connect.client import (
     REMOTE_MODE,
     ask_version,
@@ -17,6 +16,7 @@ from airflow_provider.spark.connect.client import (
     release,
     require_client,
 )
+from airflow_provider.spark.connect.grpc_calls.calls import ANSWER_S
 from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectSettings
 from airflow_provider.spark.connect.trouble import Trouble, text_of, trouble_of
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from airflow_provider.spark.connect.calls import (
+from airflow_provider.spark.connect.grpc_calls.calls import (
     NotThereError,
     ServerCalls,
     SessionClosedError,

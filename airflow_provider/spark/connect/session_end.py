@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.connect.calls import ServerCalls
-from airflow_provider.spark.connect.channel import SERVICE
 from airflow_provider.spark.connect.ending import end_session
+from airflow_provider.spark.connect.grpc_calls.calls import ServerCalls
+from airflow_provider.spark.connect.grpc_calls.channel import SERVICE
+from airflow_provider.spark.connect.grpc_calls.messages import Caller
 from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.messages import Caller
 from airflow_provider.spark.connect.server import ConnectServer
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def end_for_good(session: SparkSession, server: ConnectServer, *, timeout_s: flo
 
 
 class _SessionChannel:
-    """The channel of a session (a :class:`~airflow_provider.spark.connect.calls.Channel`). Its calls block."""
+    """The channel of a session (a :class:`~airflow_provider.spark.connect.grpc_calls.calls.Channel`). Its calls
+    block.
+    """
 
     def __init__(self, client: Any) -> None:
         self._channel = client._channel

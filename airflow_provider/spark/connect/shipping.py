@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider.spark.local.scratch import ScratchFolder
+from airflow_provider.spark.local.application.scratch import ScratchFolder
 from airflow_provider.spark.local.shipping import packed
 from airflow_provider.spark.local.sources import sources_of
 

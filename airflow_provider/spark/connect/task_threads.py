@@ -1,4 +1,4 @@
-"""The threads of tasks whose Spark is a server (:mod:`airflow_provider.spark.local.thread_owners`).
+"""The threads of tasks whose Spark is a server (:mod:`airflow_provider.spark.local.isolation.thread_owners`).
 
 PySpark's client keeps the active session and the tags by thread. A thread that has none would make a session for the
 whole process, without a token, in which tasks could see each other's views and settings, and which no stop would reach.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_provider.spark.local.thread_owners import (
+from airflow_provider.spark.local.isolation.thread_owners import (
     Owner,
     Sessions,
     Take,

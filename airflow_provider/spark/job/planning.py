@@ -9,8 +9,8 @@ from airflow_provider.spark.job import JobContext, SparkJob
 from airflow_provider.spark.job.checkpoint_folder import CheckpointError, check_segment
 from airflow_provider.spark.job.config_schema import ConfigError, SchemaError, check_config
 from airflow_provider.state.records import CHECKPOINT_KEY, SLOTS_KEY
+from airflow_provider.state.records.jobs_topic.slots import is_number_of_slots
 from airflow_provider.state.records.json_value import NotJsonError, to_json_value
-from airflow_provider.state.records.slots import is_number_of_slots
 
 MAX_PLAN_BYTES: Final = 900_000
 """A plan is one record, and by default a broker accepts records of up to 1 MiB (``message.max.bytes``)."""

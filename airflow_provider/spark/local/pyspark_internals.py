@@ -1,5 +1,5 @@
 """The uses of the private parts of PySpark with a Spark of its own, in one place. What makes a thread a task's is in
-:mod:`airflow_provider.spark.local.task_threads`.
+:mod:`airflow_provider.spark.local.isolation.task_threads`.
 """
 # ruff: noqa: SLF001 - this is what the module is for
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.spark.local.driver_jvm.jvm_log import JvmLog
+from airflow_provider.spark.local.driver_jvm.pulse import end_jvm
 from airflow_provider.spark.local.errors import SparkStartError
-from airflow_provider.spark.local.jvm_log import JvmLog
-from airflow_provider.spark.local.pulse import end_jvm
 from airflow_provider.spark.properties import submit_options
 
 if TYPE_CHECKING:

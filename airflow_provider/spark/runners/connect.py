@@ -18,7 +18,7 @@ from airflow_provider.spark.job.fencing import EndlessLease, Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
-from airflow_provider.spark.runners.attached import AttachedRunner
+from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
 from airflow_provider.spark.runners.connect_session import ConnectSession
 from airflow_provider.spark.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.runners.threads import in_thread
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectSparks:
-    """Gives tasks sessions on a server (:class:`~airflow_provider.spark.runners.sessions.Sparks`).
+    """Gives tasks sessions on a server (:class:`~airflow_provider.spark.runners.attached_tasks.sessions.Sparks`).
 
     :param worker: part of the user agent, which the server shows
     :param scope: identifies the group among all users of the server, as part of session ids; empty: session ids are
@@ -107,7 +107,7 @@ class ConnectRunner(AttachedRunner):
     :param detach_by: see :class:`ConnectSparks`
     :param allowed_conf: see :class:`ConnectSparks`
 
-    For the other parameters see :class:`~airflow_provider.spark.runners.attached.AttachedRunner`.
+    For the other parameters see :class:`~airflow_provider.spark.runners.attached_tasks.attached.AttachedRunner`.
     """
 
     def __init__(

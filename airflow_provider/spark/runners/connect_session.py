@@ -31,7 +31,8 @@ from airflow_provider.spark.connect.trouble import (
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf, set_conf
 from airflow_provider.spark.local.job_counts import JobCounts
-from airflow_provider.spark.local.query_progress import (
+from airflow_provider.spark.local.shipping import explain_missing
+from airflow_provider.spark.local.streaming.query_progress import (
     QueryMoves,
     QueryProgress,
     await_batches,
@@ -39,7 +40,6 @@ from airflow_provider.spark.local.query_progress import (
     say_left_running,
     summary_of,
 )
-from airflow_provider.spark.local.shipping import explain_missing
 from airflow_provider.values.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ _CANCELED: Final = "[OPERATION_CANCELED]"
 
 
 class ConnectSession:
-    """A session of a Spark Connect server (an :class:`~airflow_provider.spark.runners.sessions.AttachedSession`).
+    """A session of a Spark Connect server (an
+    :class:`~airflow_provider.spark.runners.attached_tasks.sessions.AttachedSession`).
 
     The server ends it for good, with everything that the task has started in it. If the worker was lost, the task's
     next attempt, which knows the session's id, has it ended first. After that the lost worker can do nothing in it.

@@ -15,8 +15,7 @@ from airflow_provider.spark.attempts.attempt import ended_by
 from airflow_provider.spark.attempts.blame import blame_for_query
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.watch_events import (
+from airflow_provider.spark.connect.query_watch.watch_events import (
     QueryEnded,
     QueryEvent,
     QueryLost,
@@ -24,6 +23,7 @@ from airflow_provider.spark.connect.watch_events import (
     QueryStopped,
     WatchEvent,
 )
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     OnEvent,

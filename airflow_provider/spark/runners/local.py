@@ -9,12 +9,17 @@ from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
-from airflow_provider.spark.local.jvm_lease import LeaseLeft
+from airflow_provider.spark.local.application.spark_application import (
+    APPLICATION,
+    POOLS,
+    LocalSparkSettings,
+    RunningSpark,
+)
+from airflow_provider.spark.local.application.watch import look_at
+from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
 from airflow_provider.spark.local.sight import Sight
-from airflow_provider.spark.local.spark_application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
-from airflow_provider.spark.local.watch import look_at
 from airflow_provider.spark.runner import OnEvent, TaskOrder
-from airflow_provider.spark.runners.attached import AttachedRunner
+from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
 from airflow_provider.spark.runners.local_session import LocalSession, Pools
 from airflow_provider.spark.runners.threads import in_thread
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
@@ -23,8 +28,9 @@ log = logging.getLogger(__name__)
 
 
 class LocalSparks:
-    """Gives tasks sessions of this process's Spark (see :class:`~airflow_provider.spark.runners.sessions.Sparks`). It
-    starts when the first session is opened.
+    """Gives tasks sessions of this process's Spark (see
+    :class:`~airflow_provider.spark.runners.attached_tasks.sessions.Sparks`). It starts when the first session is
+    opened.
 
     :param settings: how to start it
     :param tell_every_s: report a query's progress at most this often, in seconds
@@ -73,7 +79,7 @@ class LocalRunner(AttachedRunner):
     :param settings: how to start Spark
     :param allowed_conf: which settings jobs may have for the sessions of their tasks
 
-    For the other parameters see :class:`~airflow_provider.spark.runners.attached.AttachedRunner`.
+    For the other parameters see :class:`~airflow_provider.spark.runners.attached_tasks.attached.AttachedRunner`.
     """
 
     def __init__(

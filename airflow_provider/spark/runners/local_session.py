@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf, set_conf
-from airflow_provider.spark.local.cached_data import drop_what_was_cached, own_what_is_cached
-from airflow_provider.spark.local.cluster import is_local
+from airflow_provider.spark.local.application.cluster import is_local
+from airflow_provider.spark.local.application.spark_application import APPLICATION, LocalSparkSettings, RunningSpark
+from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
+from airflow_provider.spark.local.driver_jvm.pulse import ends_soon
+from airflow_provider.spark.local.isolation.cached_data import drop_what_was_cached, own_what_is_cached
+from airflow_provider.spark.local.isolation.task_threads import bind_session, unbind_session
 from airflow_provider.spark.local.job_counts import CountedJobs, JobCounts
-from airflow_provider.spark.local.jvm_lease import LeaseLeft
-from airflow_provider.spark.local.pulse import ends_soon
 from airflow_provider.spark.local.pyspark_internals import (
     ends_by_itself,
     is_busy,
@@ -26,7 +28,8 @@ from airflow_provider.spark.local.pyspark_internals import (
     refuse_stop,
     take_off_listener_bus,
 )
-from airflow_provider.spark.local.query_progress import (
+from airflow_provider.spark.local.shipping import explain_missing
+from airflow_provider.spark.local.streaming.query_progress import (
     QueryMoves,
     QueryProgress,
     await_batches,
@@ -34,12 +37,9 @@ from airflow_provider.spark.local.query_progress import (
     say_left_running,
     summary_of,
 )
-from airflow_provider.spark.local.rehearsal import rehearse
-from airflow_provider.spark.local.shipping import explain_missing
-from airflow_provider.spark.local.spark_application import APPLICATION, LocalSparkSettings, RunningSpark
-from airflow_provider.spark.local.task_threads import bind_session, unbind_session
+from airflow_provider.spark.local.streaming.rehearsal import rehearse
 from airflow_provider.spark.runners.query_stops import stop_queries
-from airflow_provider.state.records.session_conf import POOL
+from airflow_provider.state.records.jobs_topic.session_conf import POOL
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow_provider.spark.job import TaskGuard
-from airflow_provider.spark.runners.sessions import Spark
+from airflow_provider.spark.runners.attached_tasks.sessions import Spark
 
 
 class NoSessionError(Exception):
@@ -17,7 +17,7 @@ class NoSessionError(Exception):
 
 
 class NoSession:
-    """No session (an :class:`~airflow_provider.spark.runners.sessions.AttachedSession`)."""
+    """No session (an :class:`~airflow_provider.spark.runners.attached_tasks.sessions.AttachedSession`)."""
 
     spark: Spark | None = None
     handle: Any = None

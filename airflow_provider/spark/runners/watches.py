@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch.watch_events import QueryEvent, ServerBack, ServerSilent, WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.watch_events import QueryEvent, ServerBack, ServerSilent, WatchEvent
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ LOOK_AGAIN_S: Final = 30.0
 
 
 class Watch(Protocol):
-    """The watch of one server (:class:`~airflow_provider.spark.connect.watching.QueryWatch`)."""
+    """The watch of one server (:class:`~airflow_provider.spark.connect.query_watch.watching.QueryWatch`)."""
 
     @property
     def watched(self) -> Set[QueryHandle]: ...

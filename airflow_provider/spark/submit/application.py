@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from airflow_provider.spark.local.application.scratch import ScratchFolder
 from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.spark.local.pyspark_internals import home_of_spark
-from airflow_provider.spark.local.scratch import ScratchFolder
 from airflow_provider.spark.properties import submit_options
 from airflow_provider.spark.submit.kept import run_kept
 

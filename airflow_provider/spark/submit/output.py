@@ -7,7 +7,7 @@ import signal
 from collections import deque
 from typing import Final
 
-from airflow_provider.spark.local.jvm_log import Levels
+from airflow_provider.spark.local.driver_jvm.jvm_log import Levels
 
 log = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from typing import Final
 from airflow_provider.assignment.model import TriedElsewhere
 from airflow_provider.state.blame.evidence import able, found_a_place
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.state.records.held_back import may_not_be_started
+from airflow_provider.state.records.status_topic.held_back import may_not_be_started
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
-from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.state.views.task_progress.progress import configured
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import TaskId, WorkerId
 
 HERE_AFTER_MS: Final = 20_000

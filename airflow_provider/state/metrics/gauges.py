@@ -12,15 +12,15 @@ from airflow_provider.state.metrics.room import room
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.waiting import waits_since_ms
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
-from airflow_provider.state.records.failing import keeps_failing
+from airflow_provider.state.records.status_topic.failing import keeps_failing
 from airflow_provider.state.reports.learners import LearnerTask, learners
-from airflow_provider.state.views.capacity import slot_shortage
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
-from airflow_provider.state.views.progress import job_progress
-from airflow_provider.state.views.shown_tasks import shown_statuses
+from airflow_provider.state.views.slots.capacity import slot_shortage
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_places import status_of, tasks_of
+from airflow_provider.state.views.task_progress.progress import job_progress
+from airflow_provider.state.views.task_progress.shown_tasks import shown_statuses
+from airflow_provider.state.views.task_progress.task_places import status_of, tasks_of
 from airflow_provider.values.model import planner_of
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from airflow_provider.state.metrics import declared
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.records import TaskStatus
-from airflow_provider.state.records.stream_lag import Known
+from airflow_provider.state.records.status_topic.stream_lag import Known
 from airflow_provider.values.lag import UNITS
 
 

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from airflow_provider.state.metrics.waiting import task_waits_since_ms
 from airflow_provider.state.records import PlanRecord, TaskKind, TaskState
-from airflow_provider.state.views.costs import slots_or_mean
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
-from airflow_provider.state.views.progress import needs_running
-from airflow_provider.state.views.scaling import goes
+from airflow_provider.state.views.slots.costs import slots_or_mean
+from airflow_provider.state.views.slots.scaling import goes
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.state.views.task_progress.progress import needs_running
+from airflow_provider.state.views.task_progress.task_places import effective_status
 from airflow_provider.values.counted import counted
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId, planner_of
 
@@ -127,8 +127,9 @@ def _running(there: Set[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -
 class _Demand:
     """How many tasks want so many slots: streams and others that wait for nothing else, and those that want them later.
 
-    These are the tasks that are :func:`~airflow_provider.state.views.progress.configured`, without those that run or
-    are paused. Of most of a hundred thousand nothing is written, so these are counted without looking at each.
+    These are the tasks that are :func:`~airflow_provider.state.views.task_progress.progress.configured`, without those
+    that run or are paused. Of most of a hundred thousand nothing is written, so these are counted without looking at
+    each.
 
     :param runs: the tasks that run
     """

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import needs_running
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_places import status_of, tasks_of
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.state.views.task_progress.progress import needs_running
+from airflow_provider.state.views.task_progress.task_places import status_of, tasks_of
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import TaskId, planner_of
 
 

@@ -40,8 +40,8 @@ from airflow_provider.state.records import (
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
-from airflow_provider.state.views.progress import job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import job_progress
 
 _WORDS: Final = {Halt.PAUSED: "pause", Halt.STOPPED: "stop"}
 _MOST_NAMED: Final = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider.state.operations.decision import Decision
 from airflow_provider.state.operations.operations import OperationError, Outcome, SetLogLevel
 from airflow_provider.state.records import ALL_WORKERS, ActionEvent, LevelsRecord, LogLevel, levels_key
-from airflow_provider.state.records.log_levels import MOST_LOGGERS, is_logger, is_within
+from airflow_provider.state.records.jobs_topic.log_levels import MOST_LOGGERS, is_logger, is_within
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import may_be_asked
 from airflow_provider.state.views.status_view import StatusSnapshot

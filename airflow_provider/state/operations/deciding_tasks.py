@@ -18,10 +18,10 @@ from airflow_provider.state.records import (
     restart_key,
 )
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import needs_running
-from airflow_provider.state.views.retrying import to_try_again
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.state.views.task_progress.progress import needs_running
+from airflow_provider.state.views.task_progress.retrying import to_try_again
+from airflow_provider.state.views.task_progress.task_places import effective_status
 from airflow_provider.values.model import PLANNER_INDEX, TaskId, planner_of
 
 _MOST_NAMED: Final = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_provider.state.records import JobDefinition
-from airflow_provider.state.records.checkpoint_conf import without_effect
+from airflow_provider.state.records.jobs_topic.checkpoint_conf import without_effect
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_watched, present
 from airflow_provider.state.views.status_view import StatusSnapshot

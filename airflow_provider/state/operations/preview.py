@@ -12,14 +12,14 @@ from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE
 from airflow_provider.state.records import JobDefinition, PlanRecord, task_name
-from airflow_provider.state.views.costs import costs_of
-from airflow_provider.state.views.free_slots import drained
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import configured, revocation_rank
-from airflow_provider.state.views.replanning import in_known_order
+from airflow_provider.state.views.slots.costs import costs_of
+from airflow_provider.state.views.slots.free_slots import drained
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.state.views.task_progress.progress import configured, revocation_rank
+from airflow_provider.state.views.task_progress.replanning import in_known_order
 from airflow_provider.values.counted import counted
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import GenerationId, TaskId, Tasks, WorkerId
 
 _NOBODY = WorkerId("")

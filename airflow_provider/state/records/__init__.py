@@ -3,11 +3,10 @@
 Pure: values, keys and bytes. :mod:`airflow_provider.state.views` works out what a sequence of records amounts to.
 """
 
-from airflow_provider.state.records.checks import JobError
-from airflow_provider.state.records.costs import UNKNOWN_COST, cost_of
 from airflow_provider.state.records.envelope import UnreadableRecordError, decode, encode
 from airflow_provider.state.records.events import ActionEvent, Event, RebalanceEvent, TaskEvent, event_from_json
-from airflow_provider.state.records.jobs import (
+from airflow_provider.state.records.jobs_topic.checks import JobError
+from airflow_provider.state.records.jobs_topic.jobs import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -15,6 +14,17 @@ from airflow_provider.state.records.jobs import (
     TaskKind,
     TaskWork,
 )
+from airflow_provider.state.records.jobs_topic.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
+from airflow_provider.state.records.jobs_topic.removal import REMOVED, Removal
+from airflow_provider.state.records.jobs_topic.slots import SLOTS_KEY
+from airflow_provider.state.records.jobs_topic.steering import (
+    Halt,
+    HaltRecord,
+    RebalanceRecord,
+    RestartRecord,
+    TaskHaltRecord,
+)
+from airflow_provider.state.records.jobs_topic.task_names import CHECKPOINT_KEY, WEIGHT, task_name
 from airflow_provider.state.records.keys import (
     GROUP_KEY,
     REBALANCE_KEY,
@@ -32,23 +42,24 @@ from airflow_provider.state.records.keys import (
     task_key,
     worker_key,
 )
-from airflow_provider.state.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
-from airflow_provider.state.records.names import CHECKPOINT_KEY, WEIGHT, task_name
-from airflow_provider.state.records.removal import REMOVED, Removal
-from airflow_provider.state.records.slots import SLOTS_KEY
-from airflow_provider.state.records.spark_work import SparkWork
-from airflow_provider.state.records.status import MOST_FAILED_ON, CheckpointClaim, TaskState, TaskStatus
-from airflow_provider.state.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
-from airflow_provider.state.records.stream_progress import StreamProgress
-from airflow_provider.state.records.task_failure import TaskFailure
-from airflow_provider.state.records.worker_status import (
+from airflow_provider.state.records.status_topic.costs import UNKNOWN_COST, cost_of
+from airflow_provider.state.records.status_topic.spark_work import SparkWork
+from airflow_provider.state.records.status_topic.stream_progress import StreamProgress
+from airflow_provider.state.records.status_topic.task_failure import TaskFailure
+from airflow_provider.state.records.status_topic.task_status import (
+    MOST_FAILED_ON,
+    CheckpointClaim,
+    TaskState,
+    TaskStatus,
+)
+from airflow_provider.state.records.status_topic.worker_status import (
     FailedWarmUp,
     Lesson,
     WarmUpDeaths,
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.state.records.written import WrittenAsset
+from airflow_provider.state.records.status_topic.written import WrittenAsset
 
 __all__ = [
     "ALL_WORKERS",

@@ -13,7 +13,7 @@ import msgspec
 
 from airflow_provider.assignment.model import Memory
 from airflow_provider.state.records.envelope import COUNT, TEXT, UnreadableRecordError, convert
-from airflow_provider.state.records.status import TaskStatus
+from airflow_provider.state.records.status_topic.task_status import TaskStatus
 from airflow_provider.state.rounds.reading import group_record_from_json
 from airflow_provider.state.rounds.record import GroupRecord
 

@@ -103,7 +103,7 @@ def restart_key(job: str, index: int | None = None) -> str:
 
 
 def levels_key(worker: str) -> str:
-    """:param worker: its name, or :data:`~.log_levels.ALL_WORKERS`"""
+    """:param worker: its name, or :data:`~.jobs_topic.log_levels.ALL_WORKERS`"""
     return f"{KeyKind.LEVELS.value}:{worker}"
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.state.records import HaltRecord, JobDefinition, TaskFailure, TaskState, TaskStatus
-from airflow_provider.state.records.failing import standing_error
+from airflow_provider.state.records.status_topic.failing import standing_error
 from airflow_provider.state.records.times import time_in_words
-from airflow_provider.state.reports.group_description import whose
+from airflow_provider.state.reports.groups.group_description import whose
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.state.reports.task_runs import run_to_json
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.shown_tasks import kept_waiting_by, shown_status, state_of_nobodys
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.shown_tasks import kept_waiting_by, shown_status, state_of_nobodys
 from airflow_provider.values.model import TaskId, planner_of
 
 

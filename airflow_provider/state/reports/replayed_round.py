@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider.assignment.balance import above_shares
+from airflow_provider.assignment.balancing.balance import above_shares
 from airflow_provider.assignment.learners.model import (
     LearnedRule,
     LearnerAssignment,
@@ -15,7 +15,7 @@ from airflow_provider.assignment.learners.model import (
     Limits,
 )
 from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round, one_by_one
-from airflow_provider.assignment.move_reasons import why
+from airflow_provider.assignment.moving.move_reasons import why
 from airflow_provider.assignment.policy import Incremental, Policy
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 

@@ -13,10 +13,10 @@ from airflow_provider.state.reports.assets import AssetReport, added_up
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.state.reports.task_runs import run_to_json, task_runs
 from airflow_provider.state.rounds.record import GroupRecord
-from airflow_provider.state.views.capacity import SlotShortage, slot_shortage
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import JobProgress, converged, job_progress
+from airflow_provider.state.views.slots.capacity import SlotShortage, slot_shortage
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import JobProgress, converged, job_progress
 from airflow_provider.values.model import TaskId, tasks_to_json
 
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import job_progress, why_idle
-from airflow_provider.state.views.shown_tasks import shown_status
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import job_progress, why_idle
+from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.values.model import TaskId
 
 SAY_EVERY_S: Final = 30.0

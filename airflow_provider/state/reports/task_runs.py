@@ -7,8 +7,8 @@ from typing import Any
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.times import time_as_text
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.shown_tasks import shown_status
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.values.model import TaskId
 
 

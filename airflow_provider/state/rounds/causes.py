@@ -15,8 +15,8 @@ from typing import Final
 
 from airflow_provider.assignment.model import Absence
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.values.bridge import BRIDGE
-from airflow_provider.values.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, STARTS
+from airflow_provider.values.group_protocol.bridge import BRIDGE
+from airflow_provider.values.group_protocol.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, STARTS
 from airflow_provider.values.model import MemberId, WorkerId
 
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"

@@ -76,7 +76,7 @@ class JobsSnapshot:
     :param rebalance: the last request for a round
     :param levels: the levels of the jobs' loggers, by worker, and for all
     :param unreadable: how many records could not be read
-    :ivar configured: cached for the last statuses; see :mod:`~airflow_provider.state.views.progress`
+    :ivar configured: cached for the last statuses; see :mod:`~airflow_provider.state.views.task_progress.progress`
     :ivar unfinished: the same
     :ivar progress: the progress of jobs, cached for the last status snapshot
     """
@@ -186,7 +186,9 @@ class JobsSnapshot:
         return 1 if plan is None else plan.large.get(task.index, 1)
 
     def name_of(self, task: TaskId) -> str:
-        """The name of the task in the plan (:func:`~airflow_provider.state.records.names.task_name`)."""
+        """The name of the task in the plan
+        (:func:`~airflow_provider.state.records.jobs_topic.task_names.task_name`).
+        """
         plan = None if task.is_planner else self.plan_of(task.job)
         return task_name(plan.configs[task.index]) if plan is not None and task.index < len(plan.configs) else ""
 

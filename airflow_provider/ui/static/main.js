@@ -3,8 +3,8 @@
 import * as address from "./address.js";
 import { ask } from "./ask.js";
 import { el } from "./dom.js";
-import { showGroup } from "./group.js";
-import { showGroups } from "./groups.js";
+import { showGroup } from "./views/group.js";
+import { showGroups } from "./views/groups.js";
 import { followTheme } from "./theme.js";
 
 const page = document.getElementById("page");

@@ -10,13 +10,13 @@ from typing import Final
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.state.metrics.room import room
 from airflow_provider.state.records import TaskState
-from airflow_provider.state.reports.group_warnings import group_warnings
+from airflow_provider.state.reports.groups.group_warnings import group_warnings
 from airflow_provider.state.reports.learners import given_up
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_empty, present, stands_back, what_was
-from airflow_provider.state.views.progress import converged, job_progress, why_idle
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import converged, job_progress, why_idle
 
 _MOST_JOBS: Final = 50
 _MOST_WRONG: Final = 20

@@ -12,8 +12,8 @@ from airflow_provider.state.records import HaltRecord, TaskState
 from airflow_provider.state.reports.durations import finished_times
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
-from airflow_provider.state.views.progress import JobProgress, job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import JobProgress, job_progress
 from airflow_provider.values.model import TaskId, labelled
 
 _MOST_ERRORS: Final = 5

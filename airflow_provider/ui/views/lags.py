@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider.state.records import TaskStatus
-from airflow_provider.state.records.stream_lag import Known
+from airflow_provider.state.records.status_topic.stream_lag import Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

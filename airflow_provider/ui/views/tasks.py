@@ -10,11 +10,16 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from airflow_provider.state.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
-from airflow_provider.state.records.failing import standing_error
+from airflow_provider.state.records.status_topic.failing import standing_error
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.shown_tasks import kept_waiting_by, shown_status, shown_statuses, state_of_nobodys
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.shown_tasks import (
+    kept_waiting_by,
+    shown_status,
+    shown_statuses,
+    state_of_nobodys,
+)
 from airflow_provider.state.views.timeline_view import Attempt
 from airflow_provider.ui.views.lags import LagLine, how_far_behind
 from airflow_provider.values.model import TaskId, labelled, planner_of
@@ -115,7 +120,7 @@ class KnownPlan:
     """What is kept of a plan's tasks from one snapshot to the next.
 
     :ivar labels: their labels for people
-    :ivar waiting: see :func:`~airflow_provider.state.views.task_places.effective_statuses`
+    :ivar waiting: see :func:`~airflow_provider.state.views.task_progress.task_places.effective_statuses`
     """
 
     def __init__(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> None:

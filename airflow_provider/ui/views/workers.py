@@ -9,12 +9,12 @@ from typing import Final
 
 from airflow_provider.state.records import ALL_WORKERS, LogLevel, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.state.records.addresses import address_within, web_address
-from airflow_provider.state.reports.worker_words import known_workers, waiting_for, worker_in_words
+from airflow_provider.state.reports.groups.worker_words import known_workers, waiting_for, worker_in_words
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import may_be_asked
-from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.state.views.task_progress.progress import configured
+from airflow_provider.state.views.task_progress.task_places import effective_status
 from airflow_provider.ui.views.lags import LagLine
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 

@@ -12,8 +12,8 @@ from typing import Final
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer
-from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runners.watches import SettingsOf
 from airflow_provider.state.views.orphans import Orphan
 
@@ -79,7 +79,7 @@ async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, settings_of
 
 
 async def _end(orphan: Orphan, topics: GroupTopics, settings_of: SettingsOf) -> str:
-    from airflow_provider.spark.connect.watching import QueryWatch  # gRPC stands behind it
+    from airflow_provider.spark.connect.query_watch.watching import QueryWatch  # gRPC stands behind it
 
     try:
         handle = QueryHandle.from_json(orphan.status.handle)

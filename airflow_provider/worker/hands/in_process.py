@@ -12,9 +12,9 @@ from airflow_provider.spark.connect.connection import ServerConnection
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, is_connect
 from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
+from airflow_provider.spark.local.application.spark_application import APPLICATION, LocalSparkSettings
+from airflow_provider.spark.local.application.time_zone import TIME_ZONE, UTC, time_zone_here
 from airflow_provider.spark.local.errors import SparkStartError
-from airflow_provider.spark.local.spark_application import APPLICATION, LocalSparkSettings
-from airflow_provider.spark.local.time_zone import TIME_ZONE, UTC, time_zone_here
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark.runners.connect import ConnectRunner, close_connection
 from airflow_provider.spark.runners.local import LocalRunner, release_spark

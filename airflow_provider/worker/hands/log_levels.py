@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from airflow_provider.state.records import LogLevel
-from airflow_provider.state.records.log_levels import is_within
+from airflow_provider.state.records.jobs_topic.log_levels import is_within
 
 log: Final = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from airflow_provider.spark.job.checkpoint_folder import checkpoint_location, checkpoint_root
-from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import (
     LineageNamed,
     LookedEvent,

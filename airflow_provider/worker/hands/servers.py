@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners.detached_queries import DetachedQueries, MakeQueries
 from airflow_provider.spark.runners.watches import Watch
@@ -58,7 +58,7 @@ class Servers:
         """Make the watch of the detached queries of a worker."""
 
         def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> Watch:
-            from airflow_provider.spark.connect.watching import QueryWatch  # gRPC stands behind it
+            from airflow_provider.spark.connect.query_watch.watching import QueryWatch  # gRPC stands behind it
 
             return QueryWatch(settings, f"cospark/{quote(worker)}", hear, tell_every_s=tell_every_s)
 

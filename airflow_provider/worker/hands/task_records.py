@@ -14,7 +14,7 @@ from airflow_provider.state.records import TaskStatus
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 from airflow_provider.values.model import TaskId, WorkerId
 from airflow_provider.worker.hands.steps import Steps
-from airflow_provider.worker.journal import Journal, Write
+from airflow_provider.worker.reporting.journal import Journal, Write
 from airflow_provider.worker.tasks.commands import WriteEnd, WritePlan, WriteStart
 from airflow_provider.worker.tasks.events import (
     EndRefused,

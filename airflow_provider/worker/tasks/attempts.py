@@ -7,7 +7,7 @@ from typing import Final
 from airflow_provider.state.blame.elsewhere import HERE_AFTER_MS
 from airflow_provider.state.blame.evidence import LATELY_MS
 from airflow_provider.state.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.state.views.replanning import in_known_order
+from airflow_provider.state.views.task_progress.replanning import in_known_order
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.assigned import on_topics, on_topics_waiting

@@ -14,8 +14,8 @@ from airflow_provider.state.blame.elsewhere import RecentPlaces
 from airflow_provider.state.blame.evidence import Evidence
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, TaskWork, WrittenAsset
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import has_failed, needs_running
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import has_failed, needs_running
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import (

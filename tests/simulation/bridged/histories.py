@@ -8,7 +8,7 @@ from typing import Final
 
 from simulation.bridged.world import BridgedWorld
 
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 
 WORKERS: Final = ("w1", "w2", "w3")
 STEPS: Final = 25

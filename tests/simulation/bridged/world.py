@@ -17,9 +17,9 @@ from simulation.failing import HistoryError
 from simulation.process import Process as ClassicProcess
 
 from airflow_provider.assignment.policy import Deferred
-from airflow_provider.group.declarative.server.bridges import PutWord
+from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.group.holding import Predecessor
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import Epoch, TaskId, Tasks
 
 Worker = ClassicProcess | DeclarativeProcess

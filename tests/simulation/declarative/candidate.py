@@ -15,13 +15,13 @@ from simulation.declarative.shard_topics import SimulatedLog
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.server.bridges import BridgeWord
-from airflow_provider.group.declarative.server.crossing import Crossing
 from airflow_provider.group.declarative.server.errors import FencedError, ShardError
-from airflow_provider.group.declarative.server.faulty import Faulty
-from airflow_provider.group.declarative.server.held import Held
-from airflow_provider.group.declarative.server.oversized import Oversized
-from airflow_provider.group.declarative.server.serving import Serving
+from airflow_provider.group.declarative.server.migration.bridges import BridgeWord
+from airflow_provider.group.declarative.server.migration.crossing import Crossing
+from airflow_provider.group.declarative.server.request_handling.faulty import Faulty
+from airflow_provider.group.declarative.server.request_handling.held import Held
+from airflow_provider.group.declarative.server.request_handling.oversized import Oversized
+from airflow_provider.group.declarative.server.request_handling.serving import Serving
 
 if TYPE_CHECKING:
     from simulation.declarative.world import World

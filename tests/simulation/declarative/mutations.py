@@ -72,7 +72,7 @@ DECLARATIVE_MUTATIONS = (
     # ---- the coordinator
     Mutation(
         name="gives away immediately what a fenced member had",
-        module=f"{COORDINATOR}.membership_changes",
+        module=f"{COORDINATOR}.handlers.membership_changes",
         edits=(
             (
                 "    _linger(turn, desk, member_id, desk.state.current[member_id].held, last_said)\n",
@@ -85,7 +85,7 @@ DECLARATIVE_MUTATIONS = (
     ),
     Mutation(
         name="takes a static member's tasks for free when it returns as another process",
-        module=f"{COORDINATOR}.membership_changes",
+        module=f"{COORDINATOR}.handlers.membership_changes",
         edits=(("        _linger(turn, desk, former, had.held, None)\n", "        turn.give(desk, former, None)\n"),),
         plan="declarative-members",
         broken=(_HELD, _ONE_WRITES),
@@ -94,7 +94,7 @@ DECLARATIVE_MUTATIONS = (
         name="does not record what a member says as it leaves",
         module=f"{COORDINATOR}.turn",
         edits=(("        said = last_said if state.target.names(former) else None\n", "        said = None\n"),),
-        unit_test="tests/unit/group/declarative/coordinator/test_coordinator_heartbeat.py",
+        unit_test="tests/unit/group/declarative/coordinator/handlers/test_coordinator_heartbeat.py",
     ),
     Mutation(
         name="ends the lingering of all members when it has loaded",
@@ -111,7 +111,7 @@ DECLARATIVE_MUTATIONS = (
     ),
     Mutation(
         name="gives kept tasks the epoch of the new target",
-        module=f"{COORDINATOR}.answering",
+        module=f"{COORDINATOR}.handlers.answering",
         edits=(
             (
                 "        assignment_epoch=current.assignment_epoch,\n",
@@ -156,13 +156,13 @@ DECLARATIVE_MUTATIONS = (
     ),
     Mutation(
         name="loses a longer granted session with its coordinator",
-        module=f"{COORDINATOR}.configuring",
+        module=f"{COORDINATOR}.handlers.configuring",
         edits=(("granted if is_shorter else 0", "0 if is_shorter else 0"),),
         unit_test="tests/unit/group/declarative/coordinator/test_coordinator_sessions.py",
     ),
     Mutation(
         name="asks for no other assignment when an assignor has failed",
-        module=f"{COORDINATOR}.computing",
+        module=f"{COORDINATOR}.handlers.computing",
         edits=(("    if state.target.error:\n", "    if state.target.error < 0:\n"),),
         plan="declarative-members",
         broken=(_REST,),
@@ -181,7 +181,7 @@ DECLARATIVE_MUTATIONS = (
     ),
     Mutation(
         name="takes a heartbeat with only changes for a first one",
-        module=f"{COORDINATOR}.validation",
+        module=f"{COORDINATOR}.handlers.validation",
         edits=(
             (
                 "    return request.connectors_and_tasks is not None and not (\n",

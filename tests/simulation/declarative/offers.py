@@ -13,10 +13,10 @@ from airflow_provider.group.declarative.member.events import (
     ComputeAssignment,
     DelaySet,
 )
-from airflow_provider.group.declarative.protocol.wire.heartbeat import HeartbeatAssignment
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import HeartbeatAssignment
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.live.worker_assignors import absent_from
-from airflow_provider.state.records.held_back import may_not_be_started
+from airflow_provider.group.live.declarative.worker_assignors import absent_from
+from airflow_provider.state.records.status_topic.held_back import may_not_be_started
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import WorkerId
 

@@ -35,12 +35,14 @@ from airflow_provider.group.declarative.member.settings import DeclarativeSettin
 from airflow_provider.group.declarative.member.state import MembershipState, Phase
 from airflow_provider.group.declarative.protocol.model import LEAVING
 from airflow_provider.group.declarative.protocol.units import tasks_of
-from airflow_provider.group.declarative.protocol.wire.apis import MemberRequestBody, ReplyBody
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody, ReplyBody
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentResponse,
+)
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.machine.events import (
     ArmTimer,

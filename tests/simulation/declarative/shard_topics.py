@@ -12,7 +12,7 @@ from enum import Enum
 
 from airflow_provider.group.declarative.protocol.exchange import RawRequest, Write
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC
-from airflow_provider.group.declarative.protocol.wire.apis import Reply, decode_reply
+from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply, decode_reply
 from airflow_provider.group.declarative.server.errors import AbortedError, FencedError, ShardError
 
 KeyAndValue = tuple[bytes | None, bytes | None]

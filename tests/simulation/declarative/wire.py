@@ -11,7 +11,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from airflow_provider.group.declarative.member.events import Request, SendRequest
-from airflow_provider.group.declarative.protocol.wire.apis import Reply, RequestBody, encode_request, request_of
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
+    Reply,
+    RequestBody,
+    encode_request,
+    request_of,
+)
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process

@@ -25,16 +25,16 @@ from simulation.failing import HistoryError
 from airflow_provider.assignment.policy import Deferred, Policy
 from airflow_provider.group.declarative.assignors import assignors_offered
 from airflow_provider.group.declarative.assignors.client_assignor import ClientSideAssignor
-from airflow_provider.group.declarative.coordinator.server_assignor import server_assignors
+from airflow_provider.group.declarative.coordinator.assignors.server_assignor import server_assignors
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.group.declarative.member.settings import DeclarativeSettings
 from airflow_provider.group.declarative.member.state import Phase
-from airflow_provider.group.declarative.protocol.wire.alter_configs import ConnectGroupAlterConfigsRequest
-from airflow_provider.group.declarative.protocol.wire.apis import Reply, encode_request, request_of
-from airflow_provider.group.declarative.server.bridges import Bridges
+from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import ConnectGroupAlterConfigsRequest
+from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply, encode_request, request_of
+from airflow_provider.group.declarative.server.migration.bridges import Bridges
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
-from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.records.status_topic.awaited import Awaited
 from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId
 
 PEOPLE = b"people"

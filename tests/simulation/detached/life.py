@@ -12,8 +12,8 @@ from simulation.detached.servers import AwayError, CallsOfServer, Query, Refused
 
 from airflow_provider.spark.connect.ending import QueryNotStoppedError, end_session
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectSettings
-from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import RunnerEvent
 from airflow_provider.spark.runners.detached_queries import DetachedQueries
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus

@@ -9,13 +9,13 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from airflow_provider.spark.connect.calls import ServerCalls, SessionClosedError, UnansweredError
 from airflow_provider.spark.connect.ending import end_session
+from airflow_provider.spark.connect.grpc_calls.calls import ServerCalls, SessionClosedError, UnansweredError
+from airflow_provider.spark.connect.grpc_calls.messages import RunningQuery
 from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.messages import RunningQuery
+from airflow_provider.spark.connect.query_watch.watch_events import QueryEnded, QueryLost, QueryStopped, WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.spark.connect.trouble import Trouble
-from airflow_provider.spark.connect.watch_events import QueryEnded, QueryLost, QueryStopped, WatchEvent
 
 
 class RefusedError(Exception):
@@ -182,7 +182,9 @@ class CallsOfServer(ServerCalls):
 
 
 class WatchOfServer:
-    """A stand-in for :class:`~airflow_provider.spark.connect.watching.QueryWatch`. Its calls take a random time."""
+    """A stand-in for :class:`~airflow_provider.spark.connect.query_watch.watching.QueryWatch`. Its calls take a random
+    time.
+    """
 
     def __init__(self, server: Server, hear: Callable[[WatchEvent], None], chance: random.Random) -> None:
         self._server = server

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.assignment import cooperative, eager, weights
-from airflow_provider.assignment.by_cost import CostPool
+from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.costs import NO_COSTS, Costs
 from airflow_provider.assignment.learners import extensible
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
-from airflow_provider.assignment.move_reasons import why
+from airflow_provider.assignment.moving.move_reasons import why
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 

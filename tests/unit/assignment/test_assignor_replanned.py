@@ -13,7 +13,7 @@ from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.leader.leader import lead
 from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment
 from airflow_provider.group.classic.wire.v1 import encode_metadata
-from airflow_provider.group.live.leading import gather_call
+from airflow_provider.group.live.classic.leading import gather_call
 from airflow_provider.state.records import PlanRecord
 from airflow_provider.state.reports.narration import move_in_words
 from airflow_provider.state.rounds.classic import ClassicRecord

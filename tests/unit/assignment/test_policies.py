@@ -10,7 +10,7 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment.balance import limited
+from airflow_provider.assignment.balancing.balance import limited
 from airflow_provider.assignment.model import GroupAssignment, Memory, MoveReason
 from airflow_provider.assignment.policy import (
     IMMEDIATE,

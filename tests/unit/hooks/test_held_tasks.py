@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from airflow_provider.hooks.held_tasks import HeldTask, HeldTasks, held_tasks, why_held
-from airflow_provider.integration.task_instance import TaskPage
+from airflow_provider.integration.airflow_api.task_instance import TaskPage
 
 FULL = HeldTask(state="scheduled", pool="spark", open_slots=0)
 

@@ -15,9 +15,10 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration import deserted, one_shot
-from airflow_provider.integration.airflow_names import AirflowException
+from airflow_provider.integration import one_shot
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException
 from airflow_provider.integration.links import SparkGroupLink, group_link
+from airflow_provider.integration.memberships import deserted
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError

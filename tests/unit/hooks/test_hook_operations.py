@@ -14,17 +14,17 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration import deserted as common_deserted
 from airflow_provider.integration import one_shot
+from airflow_provider.integration.memberships import deserted as common_deserted
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, Needs
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.spark.connect import watching
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch import watching
+from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.state.operations.operations import NoJobError, OperationError
 from airflow_provider.state.records import ActionEvent, JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, TaskId, WorkerId

@@ -15,7 +15,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration import linking
-from airflow_provider.integration.airflow_names import TaskDeferred
+from airflow_provider.integration.airflow_api.airflow_names import TaskDeferred
 from airflow_provider.integration.linking import FollowedLink, following_leader
 from airflow_provider.integration.links import SparkGroupLink, group_link
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor

@@ -25,13 +25,13 @@ from waiting import DEADLINE_S, wait_until
 from airflow_provider.group.declarative.protocol.exchange import Write
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.group.declarative.protocol.wire.apis import decode_request
-from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.apis import decode_request
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.requests.worker_requests import WorkerRequests
-from airflow_provider.group.declarative.server import kafka_log
 from airflow_provider.group.declarative.server.errors import ShardError
-from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
-from airflow_provider.group.declarative.server.producer import ShardProducer
+from airflow_provider.group.declarative.server.shard_records import kafka_log
+from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.shard_records.producer import ShardProducer
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.settings import KafkaSettings
@@ -39,7 +39,7 @@ from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
-from airflow_provider.triggers.bookmarks import Bookmark
+from airflow_provider.triggers.asset_watchers.bookmarks import Bookmark
 from airflow_provider.values.model import MemberId
 
 SHARDS = 4

@@ -9,7 +9,7 @@ from airflow.sdk import DAG, BaseOperator, TaskGroup, task
 from airflow_values import context
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.operators.rebalance_spark_group import RebalanceSparkGroupOperator
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator

@@ -14,7 +14,7 @@ from airflow_provider.group.declarative.coordinator.settings import CoordinatorS
 from airflow_provider.group.declarative.server import candidates
 from airflow_provider.group.declarative.server.server import ShardObserver
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException, TaskDeferred
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException, TaskDeferred
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.triggers import coordinator as coordinator_module

@@ -13,7 +13,7 @@ from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, sta
 from operator_bench import FakeGroup, job_operator, worker_operator
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, TaskDeferred
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicTimeoutError
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator

@@ -14,7 +14,7 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration import one_shot
-from airflow_provider.integration.airflow_names import AirflowFailException, TaskDeferred
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException, TaskDeferred
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicTimeoutError, UnsureError
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.state.records import ControlAction, WorkerPhase, WorkerStatus

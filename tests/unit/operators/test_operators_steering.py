@@ -14,7 +14,7 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration import one_shot
-from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
 from airflow_provider.kafka.topics.errors import BrokerAwayError, UnsureError
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.steer_spark_job import (

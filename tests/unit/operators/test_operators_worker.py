@@ -14,19 +14,19 @@ from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operato
 from airflow_provider.assignment import policy
 from airflow_provider.hooks.spark_connect import SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException, TaskDeferred
-from airflow_provider.integration.task_instance import TaskPage
-from airflow_provider.integration.worker_values import WorkerStory
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException, AirflowFailException, TaskDeferred
+from airflow_provider.integration.airflow_api.task_instance import TaskPage
+from airflow_provider.integration.memberships.worker_values import WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_worker import Deferred, Incremental, Learners, Membership, SparkWorkerOperator
-from airflow_provider.operators.worker_run import RunResult
+from airflow_provider.operators.task_process.worker_run import RunResult
 from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.state.records import TaskState, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import TaskId, WorkerId
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.endings.ending import Ending, Outcome
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from airflow.serialization import serialized_objects
 
 from airflow_provider.assignment import policy
 from airflow_provider.assignment.learners.model import DEFAULT_LIMITS
-from airflow_provider.integration.parameters import TimeSpan
+from airflow_provider.integration.operator_parameters.parameters import TimeSpan
 from airflow_provider.operators.spark_worker import Deferred, Incremental, Learners, Membership, SparkWorkerOperator
 from airflow_provider.values.model import ConnectProtocol
 

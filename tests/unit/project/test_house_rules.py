@@ -43,7 +43,7 @@ def test_no_room_is_too_full(room: Path) -> None:
 
 
 def test_no_admin_client_is_asked_for_offsets() -> None:
-    """Librdkafka may end the process then: see ``kafka/topics/partition_ends.py``."""
+    """Librdkafka may end the process then: see ``kafka/topics/administration/partition_ends.py``."""
     asking = {
         str(module.relative_to(ROOT))
         for module in (ROOT / "airflow_provider").rglob("*.py")

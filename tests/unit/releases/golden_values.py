@@ -11,8 +11,8 @@ from airflow_provider.assignment.learners.model import LearnedRule, LearnerMemor
 from airflow_provider.assignment.model import Load, Memory, Move, MoveReason
 from airflow_provider.assignment.policy import Deferred, Incremental
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.integration.group_protocols import Coordinators, GroupProtocolName
-from airflow_provider.integration.worker_values import WorkerSpec
+from airflow_provider.integration.memberships.group_protocols import Coordinators, GroupProtocolName
+from airflow_provider.integration.memberships.worker_values import WorkerSpec
 from airflow_provider.state.records import (
     ActionEvent,
     CheckpointClaim,

@@ -15,12 +15,12 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_values import context
 from operator_bench import job_operator, worker_operator
 
-from airflow_provider.integration.airflow_names import AirflowException, AirflowFailException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowException, AirflowFailException
+from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.integration.told_once import told_once
-from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
-from airflow_provider.operators.tries import Tries
+from airflow_provider.operators.task_process.tries import Tries
 from airflow_provider.sensors.job import JobSensor
 
 

@@ -26,7 +26,7 @@ from airflow_provider.group.declarative.assignors.remembered import decode_remem
 from airflow_provider.group.declarative.member import saved as declarative_saved
 from airflow_provider.group.declarative.protocol.model import AssignorMetadata
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
-from airflow_provider.integration.worker_values import WorkerStory
+from airflow_provider.integration.memberships.worker_values import WorkerStory
 from airflow_provider.state.records import (
     REMOVED,
     ControlRecord,
@@ -48,7 +48,7 @@ from airflow_provider.state.views.jobs_view import JobsView
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import GenerationId, MemberId, SubProtocol
-from airflow_provider.worker.handed_over import HandedOver
+from airflow_provider.worker.endings.handed_over import HandedOver
 
 Document = Mapping[str, Any]
 

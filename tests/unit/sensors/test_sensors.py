@@ -13,9 +13,9 @@ import pytest
 from airflow.sdk import DAG, PokeReturnValue
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
-from airflow_provider.cli import jobs as jobs_command
+from airflow_provider.cli.job_commands import jobs as jobs_command
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import (
+from airflow_provider.integration.airflow_api.airflow_names import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,

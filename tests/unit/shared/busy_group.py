@@ -5,7 +5,7 @@ from __future__ import annotations
 from group_records import record_of
 from rich.console import Console
 
-from airflow_provider.cli.status import render
+from airflow_provider.cli.group_commands.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.records import (

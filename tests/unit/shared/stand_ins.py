@@ -22,13 +22,13 @@ from airflow_provider.kafka.group_requests.messages import (
 )
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.feeds.feed import GroupFeed
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.producer import NewRecord
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.spark.local.job_counts import JobCounts
-from airflow_provider.spark.local.query_progress import QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,

@@ -10,8 +10,8 @@ from airflow.sdk import Connection
 from trigger_bench import SPEC, worker_trigger
 
 from airflow_provider.hooks.spark_connect import SparkConnectHook, SparkConnectionError, address_of
-from airflow_provider.integration.masking import masked
-from airflow_provider.integration.worker_values import WatchSpec, WorkerSpec
+from airflow_provider.integration.airflow_api.masking import masked
+from airflow_provider.integration.memberships.worker_values import WatchSpec, WorkerSpec
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
 from airflow_provider.triggers.spark_tokens import tokens_by

@@ -15,7 +15,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import WorkerId
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 
 PAGE = "http://airflow.example/dags/d/runs/r/tasks/w?try_number=1"
 

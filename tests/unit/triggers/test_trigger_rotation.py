@@ -14,7 +14,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.triggers import connections
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.worker.ending import KILLED, Ending
+from airflow_provider.worker.endings.ending import KILLED, Ending
 
 pytestmark = pytest.mark.turned_clock
 

@@ -11,12 +11,12 @@ from airflow_values import job, jobs_snapshot, status_snapshot
 from trigger_bench import FakeTopics
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.kafka.off_loop import SETTLE_S
+from airflow_provider.kafka.event_loops.off_loop import SETTLE_S
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import job_progress
 from airflow_provider.triggers.conditions import Answer, EpochCondition, JobCondition, JobGoal
 from airflow_provider.triggers.watching import answer_to
 

@@ -26,9 +26,9 @@ from airflow_provider.assignment.model import LeaveReason, Memory
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred
 from airflow_provider.group.live import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration import patience
-from airflow_provider.integration.task_instance import TaskPage
-from airflow_provider.integration.worker_values import WatchSpec, WorkerSpec, WorkerStory
+from airflow_provider.integration.airflow_api.task_instance import TaskPage
+from airflow_provider.integration.memberships.worker_values import WatchSpec, WorkerSpec, WorkerStory
+from airflow_provider.integration.task_failures import patience
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import BrokerAwayError
@@ -40,9 +40,9 @@ from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker import holding
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.hands.standby import Standby
-from airflow_provider.worker.narrator import narrated
+from airflow_provider.worker.reporting.narrator import narrated
 
 pytestmark = pytest.mark.turned_clock
 

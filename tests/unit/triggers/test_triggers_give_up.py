@@ -12,7 +12,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.group.live import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_names import AirflowFailException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import RefusedError
 from airflow_provider.triggers.conditions import EpochCondition

@@ -16,9 +16,10 @@ from waiting import DEADLINE_S
 from airflow_provider.assignment.model import Absence
 from airflow_provider.assignment.policy import Incremental
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.group.live import classic, shared
+from airflow_provider.group.live import shared
+from airflow_provider.group.live.classic import classic_membership
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
@@ -29,7 +30,7 @@ from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import Epoch, WorkerId
 from airflow_provider.worker import holding
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.endings.ending import Ending, Outcome
 from airflow_provider.worker.settings import Until
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")
@@ -163,7 +164,7 @@ class Triggerer:
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
         monkeypatch.setattr(shared, "watched_topics", watched_topics)
         monkeypatch.setattr(holding, "shared_topics", shared_topics)
-        monkeypatch.setattr(classic, "shared_transport", shared_transport)
+        monkeypatch.setattr(classic_membership, "shared_transport", shared_transport)
         monkeypatch.setattr(shared, "reach", reach)
         monkeypatch.setattr(holding, "SteadyWorker", held_worker)
         monkeypatch.setattr(worker_module, "state_of", state_of)

@@ -12,11 +12,11 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics import followed
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.event_feed import EventFeed
+from airflow_provider.kafka.topics.feeds.event_feed import EventFeed
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.topics.rights import TOLD_OF_EVENTS, WATCHER, Needs
 from airflow_provider.state.records import TaskEvent, TaskFailure, TaskState, TaskStatus, TopicNames
-from airflow_provider.triggers import event_stream
+from airflow_provider.triggers.asset_watchers import event_stream
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")

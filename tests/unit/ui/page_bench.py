@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,13 +20,13 @@ from fastapi.testclient import TestClient
 from airflow_provider.hooks.shown_connections import Connections, Named
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.feeds.timeline_feed import TimelineFeed
 from airflow_provider.kafka.topics.followed import FollowedTopics
-from airflow_provider.kafka.topics.timeline_feed import TimelineFeed
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.allowed_acts import PageActions
 from airflow_provider.ui.app import make_app
-from airflow_provider.ui.watching import Listing, WatchedGroup, Watches
+from airflow_provider.ui.shared_reading.watching import Listing, WatchedGroup, Watches
 from airflow_provider.ui.world import World
 
 
@@ -115,7 +116,7 @@ class Page:
     def routes(self) -> list[tuple[str, str]]:
         """Method and path of each, with something in the place of its parameters."""
         return [
-            (method, route.path.replace("{name}", "main.js"))
+            (method, re.sub(r"\{name(:path)?\}", "main.js", route.path))
             for route in self.app.routes
             if isinstance(route, APIRoute)
             for method in sorted(route.methods)

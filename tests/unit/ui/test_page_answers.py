@@ -18,12 +18,13 @@ from airflow_provider.assignment.model import Memory
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.state.records import ActionEvent, TaskState, encode
-from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.records.status_topic.awaited import Awaited
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.ui import bokeh_scripts, watching
+from airflow_provider.ui.routes import bokeh_scripts
+from airflow_provider.ui.shared_reading import watching
+from airflow_provider.ui.shared_reading.watching import WatchedGroup
 from airflow_provider.ui.views.groups import GroupInShort, group_in_short
-from airflow_provider.ui.watching import WatchedGroup
 from airflow_provider.values.model import WorkerId
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
@@ -233,7 +234,7 @@ def test_what_draws_comes_from_its_wheel_and_the_page_says_what_is_missing(monke
 
 
 def test_no_file_of_the_page_makes_markup_or_script_of_text() -> None:
-    for path in STATIC.glob("*.js"):
+    for path in STATIC.rglob("*.js"):
         found = re.findall(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", path.read_text()
         )

@@ -9,8 +9,8 @@ import pytest
 from airflow_values import job, jobs_snapshot
 from page_bench import StillTopics, make_page
 
+from airflow_provider.ui.access.rights import ACTING_HEADER
 from airflow_provider.ui.bodies import LARGEST_BODY
-from airflow_provider.ui.rights import ACTING_HEADER
 
 NAMED = '"conn": "kafka_default", "group": "etl"'
 HEADERS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json"}

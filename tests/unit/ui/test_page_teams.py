@@ -37,8 +37,9 @@ from airflow_provider.integration.one_shot import (
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.state.operations.operations import OperationError
 from airflow_provider.state.records import TaskState
-from airflow_provider.ui import finding, waiting_limit
-from airflow_provider.ui.rights import ACTING_HEADER, may_see_dag
+from airflow_provider.ui.access.rights import ACTING_HEADER, may_see_dag
+from airflow_provider.ui.routes import finding
+from airflow_provider.ui.shared_reading import waiting_limit
 
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 TEAMS = ("red", "blue")

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from airflow_provider.assignment.model import Absence, LeaveReason
-from airflow_provider.worker.ending import STOPPED
+from airflow_provider.worker.endings.ending import STOPPED
 from airflow_provider.worker.exit_requests import ExitRequests
 
 KILLED = Absence(left=LeaveReason.KILLED)

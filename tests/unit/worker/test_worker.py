@@ -31,7 +31,7 @@ from airflow_provider.state.records import (
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker import process_identity
 from airflow_provider.worker import worker as worker_module
-from airflow_provider.worker.ending import KILLED, Ending
+from airflow_provider.worker.endings.ending import KILLED, Ending
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.settings import Until
 

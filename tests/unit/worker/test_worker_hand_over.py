@@ -14,7 +14,7 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
-from airflow_provider.group.live.leading import absent_since
+from airflow_provider.group.live.classic.leading import absent_since
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.topics.errors import TopicError
@@ -30,12 +30,12 @@ from airflow_provider.state.records import (
     WorkerStatus,
 )
 from airflow_provider.values.model import TaskId, Tasks, planner_of
-from airflow_provider.worker import journal
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.standby import Standby
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import this_process
+from airflow_provider.worker.reporting import journal
 
 pytestmark = pytest.mark.turned_clock
 

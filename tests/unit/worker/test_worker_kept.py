@@ -10,9 +10,9 @@ from waiting import eventually
 from worker_life import A0, A1, ME, Life, living
 
 from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase
-from airflow_provider.state.views.progress import has_failed, may_run, needs_running
+from airflow_provider.state.views.task_progress.progress import has_failed, may_run, needs_running
 from airflow_provider.values.model import Epoch, TaskId
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.standby import Standby
 from airflow_provider.worker.lease import WorkerLease

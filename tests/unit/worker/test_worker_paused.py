@@ -15,7 +15,7 @@ from worker_life import A0, A1, LONG, Life
 from airflow_provider.state.operations.operations import HaltJob, ResumeJob
 from airflow_provider.state.records import Halt, TaskKind, WorkerPhase
 from airflow_provider.values.model import Tasks
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.hands.standby import InTriggerer
 
 pytestmark = pytest.mark.turned_clock

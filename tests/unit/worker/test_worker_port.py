@@ -15,8 +15,8 @@ from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.values.model import NO_TASKS, Epoch
-from airflow_provider.worker.ending import Ending
-from airflow_provider.worker.handed_over import HandedOver
+from airflow_provider.worker.endings.ending import Ending
+from airflow_provider.worker.endings.handed_over import HandedOver
 
 pytestmark = pytest.mark.turned_clock
 

@@ -15,7 +15,7 @@ import pytest
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.holding import Predecessor
-from airflow_provider.spark.local import jvm
+from airflow_provider.spark.local.driver_jvm import jvm
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.values import procfs
 from airflow_provider.values.model import Epoch, WorkerId
@@ -230,7 +230,7 @@ def test_who_takes_over_the_name_of_a_process_that_lives_says_so(
 def test_what_a_job_forks_does_not_keep_the_jvm_alive() -> None:
     script = textwrap.dedent("""
         import os, subprocess, time
-        from airflow_provider.spark.local.jvm import jvm_started
+        from airflow_provider.spark.local.driver_jvm.jvm import jvm_started
         jvm = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
         jvm_started(jvm)
         if os.fork():

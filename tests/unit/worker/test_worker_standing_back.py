@@ -21,7 +21,7 @@ from waiting import DEADLINE_S, eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
 from airflow_provider.assignment.model import Absence, LeaveReason
-from airflow_provider.cli.status import render
+from airflow_provider.cli.group_commands.status import render
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.runners import local
@@ -38,7 +38,7 @@ from airflow_provider.state.records import (
 from airflow_provider.state.views.presence import stands_back
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker import standing_back
-from airflow_provider.worker.ending import STOPPED, Ending, Outcome
+from airflow_provider.worker.endings.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.hands import in_process
 from airflow_provider.worker.hands.executor import TaskExecutor

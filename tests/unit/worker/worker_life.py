@@ -16,8 +16,8 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.group.live.classic import ClassicMemberships
-from airflow_provider.group.live.classic_member import GroupMember
+from airflow_provider.group.live.classic.classic_member import GroupMember
+from airflow_provider.group.live.classic.classic_membership import ClassicMemberships
 from airflow_provider.group.membership import Memberships
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.spark.runner import OnEvent
@@ -30,12 +30,12 @@ from airflow_provider.state.records import (
     WorkerPhase,
 )
 from airflow_provider.values.model import TaskId, WorkerId
-from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.endings.ending import Outcome
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.process_identity import is_gone
+from airflow_provider.worker.reporting.observer import UNOBSERVED, Observer
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import MakeHands, Worker
 

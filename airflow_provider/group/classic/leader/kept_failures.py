@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from airflow_provider.assignment.learners.model import LearnerAssignment
 from airflow_provider.assignment.model import GroupAssignment, Memory
 from airflow_provider.assignment.shares import Shares, plus, without
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 Decided = TypeVar("Decided", GroupAssignment, LearnerAssignment)

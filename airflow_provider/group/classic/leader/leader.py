@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider.assignment import weights
+from airflow_provider.assignment.balancing.portions import uneven
 from airflow_provider.assignment.learners.model import LearnerAssignment
 from airflow_provider.assignment.model import GroupAssignment, Memory, Move, MoveReason, Round
-from airflow_provider.assignment.portions import uneven
 from airflow_provider.assignment.shares import minus, without
 from airflow_provider.group.classic.leader import extensible_round
 from airflow_provider.group.classic.leader.kept_failures import Kept, keeping, kept_of
@@ -21,7 +21,7 @@ from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment
 from airflow_provider.state.rounds.causes import FOR_WHAT_WAITS, Cause, cause_of, lost_since
 from airflow_provider.state.rounds.classic import ClassicRecord, epoch_of
 from airflow_provider.state.rounds.unchanged_rounds import IN_A_ROW_MS
-from airflow_provider.values.bridge import BRIDGE, stands_for
+from airflow_provider.values.group_protocol.bridge import BRIDGE, stands_for
 from airflow_provider.values.model import (
     NO_TASKS,
     Assignment,

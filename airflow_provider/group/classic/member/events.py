@@ -14,7 +14,7 @@ from enum import Enum
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.machine.events import Command, Event
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,

@@ -23,7 +23,7 @@ from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment
 from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.machine.events import Warn
 from airflow_provider.state.rounds.classic import epoch_of
-from airflow_provider.values.join_reasons import HAVE_STOPPED, STARTS
+from airflow_provider.values.group_protocol.join_reasons import HAVE_STOPPED, STARTS
 from airflow_provider.values.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,

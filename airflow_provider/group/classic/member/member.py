@@ -3,7 +3,7 @@
 Everything that a member does in Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), with
 Connect's embedded protocol in it (KIP-415), is decided in this package. :func:`handle` takes the state and an event,
 and returns the next state and the commands to carry out. It reads no clock and starts no task; its driver
-(``group/live/classic_member.py``, or a simulation) does, and feeds the results back as events.
+(``group/live/classic/classic_member.py``, or a simulation) does, and feeds the results back as events.
 
 Theory of operation
 ===================

@@ -10,8 +10,8 @@ from airflow_provider.group.classic.member.events import Request, RequestFailed,
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.classic.member.transition import Transition
 from airflow_provider.group.holding import Predecessor, StopReason
-from airflow_provider.values.error_codes import KafkaErrorCode
-from airflow_provider.values.join_reasons import OTHERS_BEGAN
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.join_reasons import OTHERS_BEGAN
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, MemberId, SubProtocol
 
 _RECORD_WRITTEN_IN: Final = 20

@@ -24,8 +24,8 @@ from airflow_provider.group.machine.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.values.error_codes import KafkaErrorCode
-from airflow_provider.values.join_reasons import DELAY_OVER
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.join_reasons import DELAY_OVER
 from airflow_provider.values.model import Tasks
 
 

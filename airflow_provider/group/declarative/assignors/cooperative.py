@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from airflow_provider.assignment.balance import NO_LIMIT
+from airflow_provider.assignment.balancing.balance import NO_LIMIT
 from airflow_provider.assignment.cooperative import Settled, settle
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import Deferred, Incremental, Policy

@@ -12,11 +12,11 @@ from typing import Final
 
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.group.declarative.assignors.client_assignor import NOTHING_SAID, Group, GroupMember, WorkerFacts
+from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.types import COMPACT_STRING, INT8, INT32, INT64
+from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
-from airflow_provider.group.declarative.protocol.wire.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.structs import Field, Struct, TaggedField
-from airflow_provider.group.declarative.protocol.wire.types import COMPACT_STRING, INT8, INT32, INT64
-from airflow_provider.group.declarative.protocol.wire.writer import Writer
 from airflow_provider.values.model import MemberId
 
 EAGER: Final = 0

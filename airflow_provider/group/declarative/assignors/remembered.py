@@ -11,12 +11,12 @@ from typing import Final
 
 from airflow_provider.group.declarative.protocol.model import AssignorMetadata
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
+from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.types import COMPACT_STRING, INT8, INT64
+from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
 from airflow_provider.group.declarative.protocol.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
-from airflow_provider.group.declarative.protocol.wire.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.structs import Field, Struct, TaggedField
-from airflow_provider.group.declarative.protocol.wire.types import COMPACT_STRING, INT8, INT64
-from airflow_provider.group.declarative.protocol.wire.writer import Writer
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 

@@ -2,7 +2,8 @@
 
 In KIP-848's rolling migration, the broker's group coordinator translates between both protocols. No broker does that
 for these groups. So the coordinator of the declarative group is a member of the classic group, like a worker; but the
-tasks that it is given run in the declarative group. See :mod:`airflow_provider.group.declarative.coordinator.bridging`.
+tasks that it is given run in the declarative group. See
+:mod:`airflow_provider.group.declarative.coordinator.handlers.bridging`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState
 from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, ToBridge
-from airflow_provider.group.declarative.server.bridges import PutWord
+from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.group.holding import Predecessor, StopReason
-from airflow_provider.group.live.classic_member import GroupMember
-from airflow_provider.group.live.leading import last_round
+from airflow_provider.group.live.classic.classic_member import GroupMember
+from airflow_provider.group.live.classic.leading import last_round
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.group_requests.transport import GroupTransport
@@ -29,8 +30,8 @@ from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.state.views.progress import configured
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.state.views.task_progress.progress import configured
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import Epoch, Tasks
 
 log: Final = logging.getLogger(__name__)

@@ -11,16 +11,16 @@ from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.declarative.bridge.bridge import Bridge, why_lost
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.server.bridges import BridgeWord, PutWord
+from airflow_provider.group.declarative.server.migration.bridges import BridgeWord, PutWord
 from airflow_provider.group.live.shared import shared_topics, shared_transport
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.own_loop import OwnLoop
+from airflow_provider.kafka.event_loops.own_loop import OwnLoop
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.trouble import Trouble
-from airflow_provider.values.bridge import BRIDGE, bridge_url
+from airflow_provider.values.group_protocol.bridge import BRIDGE, bridge_url
 from airflow_provider.values.model import Epoch, Tasks
 
 log: Final = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class _Open:
 
 
 class KafkaBridges:
-    """All bridges of one process (:class:`~airflow_provider.group.declarative.server.bridges.Bridges`). Their event
-    loop starts with the first one.
+    """All bridges of one process (:class:`~airflow_provider.group.declarative.server.migration.bridges.Bridges`). Their
+    event loop starts with the first one.
 
     :param settings: the connection
     :param coordinator: the coordinator's settings, for the session that members are granted

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
-from airflow_provider.group.declarative.server.bridges import PutWord
+from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.group.holding import StopReason
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.values.bridge import BRIDGE, bridge_url
+from airflow_provider.values.group_protocol.bridge import BRIDGE, bridge_url
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
 
 

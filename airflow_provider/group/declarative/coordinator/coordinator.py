@@ -28,14 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.group.declarative.coordinator import (
-    answering,
-    bridging,
-    computing,
-    configuring,
-    membership_changes,
-    validation,
-)
 from airflow_provider.group.declarative.coordinator.desk import Desk, MadeOf, Untaken
 from airflow_provider.group.declarative.coordinator.events import (
     BridgeLost,
@@ -49,19 +41,31 @@ from airflow_provider.group.declarative.coordinator.events import (
     ToBridge,
 )
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
-from airflow_provider.group.declarative.coordinator.heartbeat import on_heartbeat
+from airflow_provider.group.declarative.coordinator.handlers import (
+    answering,
+    bridging,
+    computing,
+    configuring,
+    membership_changes,
+    validation,
+)
+from airflow_provider.group.declarative.coordinator.handlers.heartbeat import on_heartbeat
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.coordinator.values import epoch_record
 from airflow_provider.group.declarative.protocol.model import JOINING, GroupEpoch, MemberState
-from airflow_provider.group.declarative.protocol.wire.apis import RequestBody
-from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.group.declarative.protocol.wire.install_assignment import ConnectGroupInstallAssignmentRequest
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.refusals import refusal
 from airflow_provider.group.declarative.protocol.wire.records import Record
-from airflow_provider.group.declarative.protocol.wire.refusals import refusal
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from airflow_provider.group.declarative.coordinator.assignors.prepared import Prepared
+from airflow_provider.group.declarative.coordinator.assignors.selection import Selected
 from airflow_provider.group.declarative.coordinator.events import BridgeSaid, RequestId
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
-from airflow_provider.group.declarative.coordinator.prepared import Prepared
-from airflow_provider.group.declarative.coordinator.selection import Selected
 from airflow_provider.group.declarative.protocol.model import CurrentAssignment, MemberEpoch
 from airflow_provider.values.model import Epoch, MemberId, TaskId, Tasks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from airflow_provider.group.declarative.protocol.wire.apis import ReplyBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody, RequestBody
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 
@@ -54,7 +54,7 @@ class EpochSpoken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSaid:
-    """The bridge of a group is in the classic group of that name (:mod:`.bridging`).
+    """The bridge of a group is in the classic group of that name (:mod:`.handlers.bridging`).
 
     :param epoch: the epoch of the last round that it took part in
     :param tasks: the tasks that the declarative group is to run: those that the bridge has and need not release

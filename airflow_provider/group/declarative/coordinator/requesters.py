@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, get_args
 
-from airflow_provider.group.declarative.protocol.wire.apis import MemberRequestBody, RequestBody
-from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.values.model import MemberId
 
 _MEMBER_REQUESTS: Final = get_args(MemberRequestBody)

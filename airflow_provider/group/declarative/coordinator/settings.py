@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.group.declarative.coordinator.prepared import ServerAssignor
+from airflow_provider.group.declarative.coordinator.assignors.prepared import ServerAssignor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

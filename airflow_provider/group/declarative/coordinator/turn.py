@@ -17,8 +17,8 @@ from airflow_provider.group.declarative.protocol.model import (
     MemberState,
     TargetAssignment,
 )
-from airflow_provider.group.declarative.protocol.wire.apis import ReplyBody
-from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatResponse
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import MemberId, Tasks
 

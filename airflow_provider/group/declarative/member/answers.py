@@ -10,13 +10,13 @@ from airflow_provider.group.declarative.member.events import HeartbeatAnswered, 
 from airflow_provider.group.declarative.member.state import Phase
 from airflow_provider.group.declarative.member.transition import Transition
 from airflow_provider.group.declarative.protocol.units import tasks_of
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
 from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.machine.events import Warn
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch
 
 _OR_CLASSIC: Final = "or give all workers of the group group_protocol='classic'"

@@ -20,10 +20,14 @@ from airflow_provider.group.declarative.member.events import (
 )
 from airflow_provider.group.declarative.member.state import Assigning
 from airflow_provider.group.declarative.member.transition import Transition
-from airflow_provider.group.declarative.protocol.wire.install_assignment import ConnectGroupInstallAssignmentRequest
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+)
 from airflow_provider.group.machine.events import Warn
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 _AGAIN: Final = frozenset(
     {

@@ -17,13 +17,13 @@ from airflow_provider.group.declarative.assignors.client_assignor import (
 )
 from airflow_provider.group.declarative.protocol.model import AssignorMetadata, MemberTarget
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.heartbeat import HeartbeatAssignment
-from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
-from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import HeartbeatAssignment
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
     PreparedMember,
 )
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import MemberId, TaskId, WorkerId
 

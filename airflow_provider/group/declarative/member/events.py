@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
-from airflow_provider.group.declarative.protocol.wire.apis import MemberRequestBody
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
-from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentResponse,
     InstalledMember,
 )
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentResponse,
+)
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.machine.events import Command, Event
 from airflow_provider.state.rounds.declarative import DeclarativeRecord

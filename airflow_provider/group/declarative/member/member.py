@@ -3,7 +3,7 @@
 This package decides everything that a member does in KIP-848's protocol for Connect (ConnectGroupHeartbeat,
 ConnectGroupPrepareAssignment, ConnectGroupInstallAssignment). :func:`handle` takes the state and an event, and returns
 the next state and the commands to carry out. It reads no clock and runs no task: its driver
-(``group/live/declarative_member.py``, or a test) does that, and feeds the results back as events.
+(``group/live/declarative/declarative_member.py``, or a test) does that, and feeds the results back as events.
 
 Theory of operation
 ===================

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, partition_of
-from airflow_provider.group.declarative.protocol.wire.apis import (
+from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     REQUESTS,
     Reply,
     ReplyBody,
@@ -17,9 +18,8 @@ from airflow_provider.group.declarative.protocol.wire.apis import (
     decode_request,
     encode_reply,
 )
-from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
-from airflow_provider.group.declarative.protocol.wire.refusals import decode_request_header, encode_refusal
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.group.declarative.protocol.wire.messages.refusals import decode_request_header, encode_refusal
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 _LONGEST_READER: Final = 64
 _VERSIONS: Final = (0,)

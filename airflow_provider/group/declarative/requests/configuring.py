@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from airflow_provider.group.declarative.coordinator.settings import HEARTBEAT_INTERVAL, MAX_DELAY, SESSION_TIMEOUT
 from airflow_provider.group.declarative.protocol.sharding import REQUESTS_TOPIC
-from airflow_provider.group.declarative.protocol.wire.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
     AlterableConfig,
     ConfigOperation,
     ConfigSource,
@@ -20,12 +20,12 @@ from airflow_provider.group.declarative.protocol.wire.alter_configs import (
 )
 from airflow_provider.group.declarative.requests.request_channel import KafkaChannel, NoReplyError, RequestChannel
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
-from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import RightsError, TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"session_timeout_ms": SESSION_TIMEOUT, "heartbeat_interval_ms": HEARTBEAT_INTERVAL, "max_delay_ms": MAX_DELAY}

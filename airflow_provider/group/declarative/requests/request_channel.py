@@ -12,11 +12,11 @@ from concurrent.futures import Future
 from itertools import count
 from typing import Final, Protocol
 
-from airflow_provider.group.declarative.protocol.wire.apis import Reply, ReplyBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply, ReplyBody, RequestBody
 from airflow_provider.group.declarative.requests.worker_requests import APPEAR_S, WorkerRequests
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 _NUMBERS: Final = 2**31
 """The number of correlation ids. A coordinator ignores requests with a lower id than it has seen before."""

@@ -20,14 +20,14 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
-from airflow_provider.group.declarative.protocol.wire.apis import (
+from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     Reply,
     RequestBody,
     decode_reply,
     encode_request,
     request_of,
 )
-from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
 from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings, principal_of

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.server.bridges import Bridges
+from airflow_provider.group.declarative.server.migration.bridges import Bridges
 from airflow_provider.group.declarative.server.server import ShardObserver, ShardServer
 from airflow_provider.group.declarative.session_lengths import warn_of_short_sessions
 from airflow_provider.kafka.clock import now_ms, wall_ms

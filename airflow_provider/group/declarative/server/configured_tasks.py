@@ -8,17 +8,17 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.group.declarative.server.classic_workers import Seen, look_at
+from airflow_provider.group.declarative.server.migration.classic_workers import Seen, look_at
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
-from airflow_provider.kafka.own_loop import OwnLoop
+from airflow_provider.kafka.event_loops.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.kafka.event_loops.own_loop import OwnLoop
 from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.followed import FollowedTopics
 from airflow_provider.kafka.trouble import Trouble
-from airflow_provider.state.views.progress import configured
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.state.views.task_progress.progress import configured
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Tasks
 
 log: Final = logging.getLogger(__name__)

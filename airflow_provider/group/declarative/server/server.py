@@ -18,14 +18,14 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
 from airflow_provider.group.declarative.protocol.layout import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
-from airflow_provider.group.declarative.server.bridges import Bridges
 from airflow_provider.group.declarative.server.configured_tasks import JobsFollower
 from airflow_provider.group.declarative.server.errors import ShardError
-from airflow_provider.group.declarative.server.handled import check_shards
-from airflow_provider.group.declarative.server.inbox import FULL
-from airflow_provider.group.declarative.server.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.migration.bridges import Bridges
 from airflow_provider.group.declarative.server.ports import Machine
+from airflow_provider.group.declarative.server.request_handling.inbox import FULL
 from airflow_provider.group.declarative.server.shard import Shard, bearable_s
+from airflow_provider.group.declarative.server.shard_records.handled import check_shards
+from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
 from airflow_provider.group.declarative.server.topic_watch import TopicWatch
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.clock import now_ms

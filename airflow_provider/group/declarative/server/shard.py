@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Final
 
 from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.server.bridges import Bridges
-from airflow_provider.group.declarative.server.crossing import Crossing
 from airflow_provider.group.declarative.server.errors import (
     BlamedError,
     FencedError,
@@ -17,13 +15,15 @@ from airflow_provider.group.declarative.server.errors import (
     ShardError,
     StalledError,
 )
-from airflow_provider.group.declarative.server.faulty import Faulty
-from airflow_provider.group.declarative.server.held import Held
-from airflow_provider.group.declarative.server.inbox import Inbox
-from airflow_provider.group.declarative.server.joining import Look
-from airflow_provider.group.declarative.server.oversized import Oversized
+from airflow_provider.group.declarative.server.migration.bridges import Bridges
+from airflow_provider.group.declarative.server.migration.crossing import Crossing
+from airflow_provider.group.declarative.server.migration.joining import Look
 from airflow_provider.group.declarative.server.ports import Machine, ShardLog
-from airflow_provider.group.declarative.server.serving import Clock, Serving
+from airflow_provider.group.declarative.server.request_handling.faulty import Faulty
+from airflow_provider.group.declarative.server.request_handling.held import Held
+from airflow_provider.group.declarative.server.request_handling.inbox import Inbox
+from airflow_provider.group.declarative.server.request_handling.oversized import Oversized
+from airflow_provider.group.declarative.server.request_handling.serving import Clock, Serving
 from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.trouble import Trouble

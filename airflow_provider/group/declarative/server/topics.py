@@ -8,7 +8,7 @@ from typing import Any, Final
 from airflow_provider.group.declarative.protocol.layout import DEFAULT_LAYOUT, Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.admin import FoundTopic, TopicAdmin
+from airflow_provider.kafka.topics.administration.admin import FoundTopic, TopicAdmin
 from airflow_provider.kafka.topics.errors import RightsError, TopicError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.state.records import StreamProgress, TaskKind
-from airflow_provider.state.records.failing import GOOD_MS
+from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 

@@ -22,8 +22,8 @@ from airflow_provider.state.records import (
     cost_of,
     task_name,
 )
-from airflow_provider.state.records.counted import Counted
-from airflow_provider.state.views.retrying import ALL_RETRIES
+from airflow_provider.state.records.status_topic.counted import Counted
+from airflow_provider.state.views.task_progress.retrying import ALL_RETRIES
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, labelled
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.liveness import UNMOVED, Liveness

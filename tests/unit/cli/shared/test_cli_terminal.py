@@ -17,9 +17,11 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
-from airflow_provider.cli import deserted, groups, jobs, status, workers
+from airflow_provider.cli.group_commands import deserted, groups, status
+from airflow_provider.cli.job_commands import jobs
 from airflow_provider.cli.shared import reading
 from airflow_provider.cli.shared.terminal import complain, printable, say
+from airflow_provider.cli.worker_commands import workers
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.kafka.topics.rights import WATCHER

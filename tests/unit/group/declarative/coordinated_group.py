@@ -34,20 +34,22 @@ from airflow_provider.group.declarative.member.settings import DeclarativeSettin
 from airflow_provider.group.declarative.member.state import MembershipState
 from airflow_provider.group.declarative.protocol.model import LEAVING
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.apis import ReplyBody
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentResponse,
     InstalledMember,
 )
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentResponse,
+)
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.machine.events import Command, Event, LeaveRequested
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId
 
 Fate = tuple[int, tuple[int, ...]] | None

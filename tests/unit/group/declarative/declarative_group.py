@@ -35,7 +35,7 @@ from airflow_provider.group.declarative.protocol.model import (
 )
 from airflow_provider.group.declarative.protocol.reconcile import reconcile
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
@@ -51,7 +51,7 @@ from airflow_provider.group.machine.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
 
 SESSION_MS = 10_000

@@ -17,7 +17,7 @@ from airflow_provider.group.declarative.member.settings import DeclarativeSettin
 from airflow_provider.group.declarative.member.state import MembershipState
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
@@ -25,7 +25,7 @@ from airflow_provider.group.declarative.protocol.wire.heartbeat import (
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.machine.events import ArmTimer, Command, Event, PublishAssignment, TimerFired
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId
 
 SETTINGS: Final = DeclarativeSettings(group_id="g", worker=WorkerId("w"))

@@ -18,7 +18,7 @@ from waiting import eventually
 from worker_life import GONE, ME, Life
 
 from airflow_provider.group.holding import StopReason
-from airflow_provider.integration.outlet import Outlet
+from airflow_provider.integration.lineage_events.outlet import Outlet
 from airflow_provider.integration.stats import airflow_stats
 from airflow_provider.integration.stats.airflow_stats import (
     METRICS,
@@ -39,7 +39,7 @@ from airflow_provider.state.records import TaskKind, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.model import WorkerId
-from airflow_provider.worker.observer import UNOBSERVED
+from airflow_provider.worker.reporting.observer import UNOBSERVED
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 MOVED = Sample(metric=declared.MOVED, value=2, tags=("g", "etl", "balance"))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from waiting import wait_until
 
-from airflow_provider.integration.outlet import Outlet
+from airflow_provider.integration.lineage_events.outlet import Outlet
 from airflow_provider.integration.stats import shard_metering
 from airflow_provider.integration.stats.airflow_stats import METRICS, Destination
 from airflow_provider.integration.stats.shard_metering import ShardMeter, shard_meter

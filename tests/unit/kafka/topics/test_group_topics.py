@@ -13,7 +13,7 @@ from group_records import record_of
 from stand_ins import MemoryTopics
 from waiting import eventually
 
-from airflow_provider.group.live.leader_records import LeaderRecords
+from airflow_provider.group.live.classic.leader_records import LeaderRecords
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicTimeoutError
@@ -28,7 +28,7 @@ from airflow_provider.state.records import (
     WorkerStatus,
     task_key,
 )
-from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
 TASK = TaskId("a", 0)

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from waiting import eventually
 
 from airflow_provider.kafka.topics import reader as reader_module
-from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.feeds.feed import GroupFeed
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.reader import TopicReader
 from airflow_provider.state.records import JobDefinition, encode, job_key

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.client_errors import tell
 from airflow_provider.kafka.topics.errors import RefusedError, RightsError, TopicError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage

@@ -22,7 +22,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 OURS = [file for room in ("operators", "sensors", "task_groups") for file in ROOT.glob(f"airflow_provider/{room}/*.py")]
 OURS += [
     ROOT / "airflow_provider" / name
-    for name in ("hooks/spark_group.py", "state/records/jobs.py", "spark/job/__init__.py")
+    for name in ("hooks/spark_group.py", "state/records/jobs_topic/jobs.py", "spark/job/__init__.py")
 ]
 RUNNABLE = re.compile(r"<!-- runnable(?:: \w+)? -->\n```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)

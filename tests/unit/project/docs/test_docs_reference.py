@@ -14,7 +14,7 @@ from airflow.sdk import BaseOperator
 from group_records import record_of
 
 from airflow_provider.cli import main as cli
-from airflow_provider.kafka.tls import _SUPPORTED
+from airflow_provider.kafka.client_settings.tls import _SUPPORTED
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import Deferred, Incremental, Learners, Membership, SparkWorkerOperator
@@ -22,7 +22,7 @@ from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.job import JobContext, TaskContext
 from airflow_provider.state.reports.report import GroupReport, JobReport
-from airflow_provider.state.views.progress import JobProgress, JobState
+from airflow_provider.state.views.task_progress.progress import JobProgress, JobState
 from airflow_provider.task_groups.spark_job import SparkJobTaskGroup
 
 ROOT = Path(__file__).parents[4]

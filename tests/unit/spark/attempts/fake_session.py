@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow_provider.spark.job import TaskGuard
-from airflow_provider.spark.local.query_progress import QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 
 
 class Query:

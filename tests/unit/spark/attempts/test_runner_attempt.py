@@ -17,7 +17,7 @@ from airflow_provider.spark.job.asset_writes import AssetWrite
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.lineage import Lineage
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
-from airflow_provider.spark.local.query_progress import QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LineageNamed,
     QueryStarted,

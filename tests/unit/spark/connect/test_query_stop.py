@@ -15,12 +15,12 @@ from query_watch_bench import server as server
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.connect import ending
-from airflow_provider.spark.connect.calls import ServerCalls, UnansweredError
 from airflow_provider.spark.connect.ending import QueryNotStoppedError, end_session
+from airflow_provider.spark.connect.grpc_calls.calls import ServerCalls, UnansweredError
+from airflow_provider.spark.connect.grpc_calls.messages import Caller
 from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.messages import Caller
+from airflow_provider.spark.connect.query_watch.watch_events import QueryEnded, QueryStopped
 from airflow_provider.spark.connect.server import ConnectServer
-from airflow_provider.spark.connect.watch_events import QueryEnded, QueryStopped
 
 
 @pytest.fixture(autouse=True)

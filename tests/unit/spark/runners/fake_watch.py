@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.watch_events import ServerSilent, WatchEvent
+from airflow_provider.spark.connect.query_watch.watch_events import ServerSilent, WatchEvent
 
 
 class FakeWatch:

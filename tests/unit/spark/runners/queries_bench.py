@@ -8,8 +8,8 @@ from fake_watch import FakeWatch
 from waiting import eventually
 
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.watch_events import WatchEvent
 from airflow_provider.spark.runner import RunnerEvent, TaskOrder
 from airflow_provider.spark.runners.detached_queries import DetachedQueries
 from airflow_provider.values.model import Epoch, TaskId

@@ -18,7 +18,7 @@ from airflow_provider.spark.connect.ending import QueryNotStoppedError
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners import connect_session
-from airflow_provider.spark.runners.attached import AttachedRunner
+from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
 from airflow_provider.spark.runners.connect_session import ConnectSession
 from airflow_provider.spark.runners.detached_queries import DetachedQueries, MakeQueries, nothing_detached
 from airflow_provider.values.deadlines import Deadline

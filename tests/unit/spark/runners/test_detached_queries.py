@@ -10,7 +10,7 @@ import pytest
 from queries_bench import A0, MINE, ORDER, OTHER, STARTED, UNKNOWN, Bench
 from waiting import eventually
 
-from airflow_provider.spark.connect.watch_events import (
+from airflow_provider.spark.connect.query_watch.watch_events import (
     QueryEnded,
     QueryLost,
     QueryProgressed,
@@ -18,7 +18,7 @@ from airflow_provider.spark.connect.watch_events import (
     ServerBack,
     ServerSilent,
 )
-from airflow_provider.spark.local.query_progress import QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     QueryAdopted,
     QueryCleared,

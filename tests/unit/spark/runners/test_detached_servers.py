@@ -9,7 +9,7 @@ import pytest
 from queries_bench import A0, ORDER, OTHER, STARTED, Bench
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.spark.connect.watch_events import QueryLost, ServerBack, ServerSilent
+from airflow_provider.spark.connect.query_watch.watch_events import QueryLost, ServerBack, ServerSilent
 from airflow_provider.spark.runner import QueryAdopted, ServersSilent, SparkLost, TaskStopped
 from airflow_provider.spark.runners.detached_queries import SILENT
 from airflow_provider.values.model import TaskId

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from airflow_provider.spark.local.jvm_lease import no_task_runs
-from airflow_provider.spark.local.spark_application import POOLS, LocalSparkSettings
+from airflow_provider.spark.local.application.spark_application import POOLS, LocalSparkSettings
+from airflow_provider.spark.local.driver_jvm.jvm_lease import no_task_runs
 from airflow_provider.spark.runners.local_session import LocalSession, Pools
 
 

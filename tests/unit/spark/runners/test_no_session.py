@@ -14,7 +14,7 @@ from waiting import eventually
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, is_stateful
 from airflow_provider.spark.job.planning import make_plan
 from airflow_provider.spark.runner import RunnerEvent, TaskFailed, TaskFinished, TaskOrder, TaskStarted, TaskStopped
-from airflow_provider.spark.runners.attached import AttachedRunner
+from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
 from airflow_provider.values.model import Epoch, TaskId
 
 TASK = TaskId("alone", 0)

@@ -14,10 +14,11 @@ from waiting import DEADLINE_S, TEST_LIMIT_S, eventually
 
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
 from airflow_provider.spark.job.session_conf import AllowedConf
+from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.job_counts import JobCounts
-from airflow_provider.spark.local.spark_application import LocalSparkSettings
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskProgressed, TaskStarted, TaskStopped
-from airflow_provider.spark.runners import attached, local
+from airflow_provider.spark.runners import local
+from airflow_provider.spark.runners.attached_tasks import attached
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.spark.runners.local_session import Pools
 from airflow_provider.values.model import Epoch, TaskId

@@ -13,12 +13,12 @@ from airflow_provider.assignment.model import TriedElsewhere
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.leader.leader import lead
 from airflow_provider.group.classic.member.events import PerformAssignment
-from airflow_provider.group.live.leading import gather_call
+from airflow_provider.group.live.classic.leading import gather_call
 from airflow_provider.state.blame.evidence import Evidence, able, found_a_place
 from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase
-from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.records.status_topic.awaited import Awaited
 from airflow_provider.state.rounds.causes import FREE_SLOT, TRIED_ELSEWHERE
-from airflow_provider.state.views.free_slots import spare_capacity
+from airflow_provider.state.views.slots.free_slots import spare_capacity
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, GenerationId, MemberId, SubProtocol, TaskId
 

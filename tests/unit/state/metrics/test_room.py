@@ -28,9 +28,9 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed, PlacedTask
-from airflow_provider.state.views.progress import configured
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.state.views.task_progress.progress import configured
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

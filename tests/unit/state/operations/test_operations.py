@@ -34,7 +34,7 @@ from airflow_provider.state.records import (
     job_key,
 )
 from airflow_provider.state.views.leftovers import leftovers
-from airflow_provider.state.views.progress import (
+from airflow_provider.state.views.task_progress.progress import (
     JobState,
     configured,
     group_drained,

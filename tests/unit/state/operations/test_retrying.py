@@ -13,7 +13,7 @@ from stand_ins import MemoryTopics
 from airflow_provider.kafka.topics.group_topics import Submission
 from airflow_provider.state.operations.operations import NoJobError, OperationError
 from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
 ME = WorkerId("w1")

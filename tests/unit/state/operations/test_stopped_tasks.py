@@ -15,8 +15,14 @@ from airflow_provider.state.operations.preview import Change, preview
 from airflow_provider.state.operations.words import outcome_in_words
 from airflow_provider.state.records import Halt, PlanRecord, TaskKind, TaskState, halt_task_key
 from airflow_provider.state.views.leftovers import leftovers
-from airflow_provider.state.views.progress import JobState, configured, group_drained, job_progress, needs_running
-from airflow_provider.state.views.task_places import effective_status
+from airflow_provider.state.views.task_progress.progress import (
+    JobState,
+    configured,
+    group_drained,
+    job_progress,
+    needs_running,
+)
+from airflow_provider.state.views.task_progress.task_places import effective_status
 from airflow_provider.values.model import ConfigOffset, TaskId
 
 STOP_0 = StopTasks(job="etl", tasks=frozenset({0}))

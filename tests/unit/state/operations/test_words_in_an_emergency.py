@@ -23,13 +23,13 @@ from airflow_provider.state.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.state.records.checkpoint_conf import without_effect
-from airflow_provider.state.reports.group_description_json import group_to_json
+from airflow_provider.state.records.jobs_topic.checkpoint_conf import without_effect
+from airflow_provider.state.reports.groups.group_description_json import group_to_json
 from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed
-from airflow_provider.state.views.progress import JobState, job_progress
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import JobState, job_progress
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 

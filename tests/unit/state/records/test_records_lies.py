@@ -20,7 +20,7 @@ from airflow_provider.assignment.policy import Deferred, Incremental
 from airflow_provider.group.classic.leader.leader import lead
 from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment
 from airflow_provider.group.classic.wire.v1 import encode_assignment, encode_metadata
-from airflow_provider.group.live.leading import gather_call
+from airflow_provider.group.live.classic.leading import gather_call
 from airflow_provider.state.records import (
     GROUP_KEY,
     CheckpointClaim,

@@ -15,16 +15,16 @@ from rich.console import Console
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignment.model import Load, Move, MoveReason
-from airflow_provider.cli import deserted
-from airflow_provider.cli.groups import describe
+from airflow_provider.cli.group_commands import deserted
+from airflow_provider.cli.group_commands.groups import describe
+from airflow_provider.cli.group_commands.status import render
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
-from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.metrics.room import NO_ROOM
 from airflow_provider.state.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
-from airflow_provider.state.reports.group_description import as_lines
+from airflow_provider.state.reports.groups.group_description import as_lines
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.state.reports.narration import epoch_in_words
 from airflow_provider.state.reports.report import GroupReport, JobReport

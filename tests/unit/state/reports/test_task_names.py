@@ -13,7 +13,7 @@ from rich.console import Console
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignment.model import Move, MoveReason
-from airflow_provider.cli.status import render
+from airflow_provider.cli.group_commands.status import render
 from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
@@ -27,7 +27,7 @@ from airflow_provider.state.reports.standing import Standing
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId, labelled, planner_of
-from airflow_provider.worker.narrator import Narrator
+from airflow_provider.worker.reporting.narrator import Narrator
 
 pytestmark = pytest.mark.turned_clock
 
@@ -108,7 +108,7 @@ async def test_a_workers_log_tells_which_tasks_the_end_of_spark_has_interrupted(
     await topics.publish_plan(PLAN)
     await topics.publish_task(runs)
     narrator = Narrator(topics, W1, Epoch(0))
-    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.reporting.narrator"):
         for deaths in (1, 1):
             lost = replace(runs, state=TaskState.PENDING, attempt=2, spark_deaths=deaths, error=why)
             await topics.publish_task(lost)
@@ -159,7 +159,7 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     await topics.submit(JOB)
     await topics.publish_plan(PLAN)
     await topics.publish_group(GROUP)
-    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.reporting.narrator"):
         narrator = Narrator(topics, W1, Epoch(0))
         narrator.tell()
         await topics.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0))
@@ -193,7 +193,7 @@ async def test_what_goes_on_without_its_worker_is_not_said_to_stop(
     await topics.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0, handle=handle))
     leaves = Move(tasks=frozenset({A0}), source=W1, target=None, reason=reason)
     await topics.publish_group(replace(GROUP, moves=(leaves,)))
-    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.reporting.narrator"):
         Narrator(topics, W1, Epoch(0)).tell()
     assert f"  a:0 {words}" in caplog.messages
 
@@ -225,6 +225,6 @@ async def test_many_that_begin_together_are_told_together(
     for index in range(tasks):
         task = TaskId("b", index)
         await topics.publish_task(TaskStatus(task=task, state=TaskState.RUNNING, epoch=Epoch(3), worker=W1))
-    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.reporting.narrator"):
         narrator.tell()
     assert caplog.messages == lines

@@ -12,8 +12,8 @@ from group_records import record_of
 from airflow_provider.assignment.model import Absence, LeaveReason, Memory
 from airflow_provider.state.rounds.causes import Cause, cause_of, lost_since
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.values.bridge import BRIDGE
-from airflow_provider.values.join_reasons import DELAY_OVER, OTHERS_BEGAN, STARTS
+from airflow_provider.values.group_protocol.bridge import BRIDGE
+from airflow_provider.values.group_protocol.join_reasons import DELAY_OVER, OTHERS_BEGAN, STARTS
 from airflow_provider.values.model import MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")

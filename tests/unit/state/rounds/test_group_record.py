@@ -12,8 +12,8 @@ from airflow_provider.state.reports.narration import epoch_in_words
 from airflow_provider.state.reports.report import GroupReport
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import converged
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import converged
 from airflow_provider.values.model import ConfigOffset, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

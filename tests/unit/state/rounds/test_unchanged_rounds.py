@@ -18,7 +18,7 @@ from airflow_provider.group.classic.member.events import JoinedMember, PerformAs
 from airflow_provider.group.classic.wire import CODECS
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
 from airflow_provider.group.classic.wire.v1 import encode_metadata
-from airflow_provider.group.live.leading import assign
+from airflow_provider.group.live.classic.leading import assign
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.state.records import ControlAction
 from airflow_provider.state.rounds.classic import ClassicRecord

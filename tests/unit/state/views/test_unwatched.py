@@ -11,8 +11,8 @@ from airflow_values import job, jobs_snapshot, status_snapshot
 from group_records import record_of
 from rich.console import Console
 
-from airflow_provider.cli.groups import describe
-from airflow_provider.cli.status import render
+from airflow_provider.cli.group_commands.groups import describe
+from airflow_provider.cli.group_commands.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.state.metrics import declared
@@ -20,15 +20,15 @@ from airflow_provider.state.metrics.gauges import gauges
 from airflow_provider.state.operations.deciding import decide
 from airflow_provider.state.operations.operations import HaltJob
 from airflow_provider.state.records import Halt, StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.state.reports.group_description import as_lines
+from airflow_provider.state.reports.groups.group_description import as_lines
 from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.state.reports.standing import Standing
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.orphans import orphans
-from airflow_provider.state.views.progress import job_progress
-from airflow_provider.state.views.shown_tasks import shown_status
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import job_progress
+from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
 from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from waiting import DEADLINE_S
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.feeds.feed import GroupFeed
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.state.records import (
     TaskKind,
@@ -27,10 +27,10 @@ from airflow_provider.state.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.state.views import progress
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import configured, group_drained
 from airflow_provider.state.views.status_view import StatusView, Step, steps_since
+from airflow_provider.state.views.task_progress import progress
+from airflow_provider.state.views.task_progress.progress import configured, group_drained
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 

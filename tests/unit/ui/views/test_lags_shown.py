@@ -8,7 +8,7 @@ from airflow_values import job, jobs_snapshot, status_snapshot
 from group_records import record_of
 
 from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
-from airflow_provider.state.records.stream_lag import CURRENT_MS
+from airflow_provider.state.records.status_topic.stream_lag import CURRENT_MS
 from airflow_provider.ui.views.lags import LagLine
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, found_tasks, task_detail, task_page
 from airflow_provider.ui.views.workers import workers

@@ -11,11 +11,11 @@ from group_records import record_of
 
 from airflow_provider.hooks.whereabouts import Whereabouts, whereabouts
 from airflow_provider.state.records import Halt, HaltRecord, SparkWork, TaskKind, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.state.records.awaited import Awaited
+from airflow_provider.state.records.status_topic.awaited import Awaited
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.ui.kept_tasks import KeptTasks
+from airflow_provider.ui.shared_reading.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupState, group_in_short
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, found_tasks, task_page

@@ -9,12 +9,12 @@ from airflow_values import job, jobs_snapshot, status_snapshot
 from group_records import record_of
 from rich.console import Console
 
-from airflow_provider.cli.groups import describe
-from airflow_provider.cli.status import render
+from airflow_provider.cli.group_commands.groups import describe
+from airflow_provider.cli.group_commands.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.state.reports.group_description import as_lines
+from airflow_provider.state.reports.groups.group_description import as_lines
 from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_detail, task_page

@@ -15,7 +15,7 @@ from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
 from airflow_provider.state.operations.operations import OperationError, Outcome, SetLogLevel
 from airflow_provider.state.records import ActionEvent, LogLevel, WorkerPhase, WorkerStatus
-from airflow_provider.state.records.log_levels import MOST_LOGGERS
+from airflow_provider.state.records.jobs_topic.log_levels import MOST_LOGGERS
 from airflow_provider.values.model import NO_TASKS, Epoch, WorkerId
 from airflow_provider.worker.hands.log_levels import LogLevels
 

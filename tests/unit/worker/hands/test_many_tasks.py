@@ -13,10 +13,10 @@ from waiting import DEADLINE_S
 from worker_life import LONG, MEMBER
 
 from airflow_provider.assignment.policy import Deferred
-from airflow_provider.group.live.classic import ClassicMemberships
+from airflow_provider.group.live.classic.classic_membership import ClassicMemberships
 from airflow_provider.kafka.topics.producer import NewRecord
 from airflow_provider.state.records import JobDefinition, decode
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.settings import Until, WorkerSettings

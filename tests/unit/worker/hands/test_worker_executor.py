@@ -16,7 +16,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import TopicRightsError
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.state.records import JobDefinition, TaskEvent, TaskKind, TaskState
-from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, Tasks, planner_of
 from airflow_provider.worker.hands import executor as executor_module
 from airflow_provider.worker.hands.executor import TaskExecutor

@@ -12,8 +12,8 @@ from waiting import eventually
 from airflow_provider.kafka.topics.errors import TooLargeError, TopicError
 from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.worker import journal as journal_module
-from airflow_provider.worker.journal import Journal
+from airflow_provider.worker.reporting import journal as journal_module
+from airflow_provider.worker.reporting.journal import Journal
 
 pytestmark = pytest.mark.turned_clock
 

@@ -11,7 +11,7 @@ from waiting import eventually
 from airflow_provider.kafka.topics.errors import TooLargeError
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.state.records import JobDefinition, TaskEvent, TaskState, TaskStatus, encode, job_key, plan_key
-from airflow_provider.worker import journal as journal_module
+from airflow_provider.worker.reporting import journal as journal_module
 
 pytestmark = pytest.mark.turned_clock
 

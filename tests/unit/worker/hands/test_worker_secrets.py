@@ -15,17 +15,17 @@ from stand_ins import LonelyCoordinator, MemoryTopics
 
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.group.live import classic
-from airflow_provider.integration.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.group.live.classic import classic_membership
+from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.operators.tries import Tries
-from airflow_provider.operators.worker_run import WorkerRun
+from airflow_provider.operators.task_process.tries import Tries
+from airflow_provider.operators.task_process.worker_run import WorkerRun
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.local.application.spark_application import APPLICATION
 from airflow_provider.spark.local.errors import SparkStartError
-from airflow_provider.spark.local.spark_application import APPLICATION
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskEvent, TaskState
 from airflow_provider.values.model import Epoch, WorkerId
@@ -138,7 +138,7 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
             starters.append(self)
 
     monkeypatch.setattr(holding, "shared_topics", in_memory)
-    monkeypatch.setattr(classic, "shared_transport", alone)
+    monkeypatch.setattr(classic_membership, "shared_transport", alone)
     monkeypatch.setattr(in_process, "SparkOfProcess", Noted)
     monkeypatch.setattr(APPLICATION, "running_for", does_not_start)
     equipment = Equipment(runner="local", allowed=("jobs",), checkpoint_root="/nowhere", spark_master="local[1]")

@@ -8,7 +8,7 @@ import pytest
 from execution_script import A0, A1, OTHER, Script, words, written
 
 from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, TaskStatus
-from airflow_provider.state.records.failing import GOOD_MS
+from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt
 from airflow_provider.worker.tasks.events import AttemptProgressed, StreamBegan, StreamMoved

@@ -20,7 +20,7 @@ from airflow_provider.state.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.state.records.failing import GOOD_MS
+from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import AttemptConflicted, AttemptProgressed, Event, SparkLost, TasksRevoked

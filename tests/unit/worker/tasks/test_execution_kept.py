@@ -9,7 +9,7 @@ from execution_script import A0, A1, A2, ME, PLANNER, Script, written
 
 from airflow_provider.state.records import Halt, HaltRecord, TaskState, TaskStatus
 from airflow_provider.state.views.placed import Placed
-from airflow_provider.state.views.retrying import to_try_again
+from airflow_provider.state.views.task_progress.retrying import to_try_again
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import Command, ReleaseFinished, ReleaseStopped, StartAttempt
 from airflow_provider.worker.tasks.events import EndWritten, FailedLetGo

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.metadata_values import (
-    MEMBER_METADATA_VALUE,
-    ConnectWorkerGroupMemberMetadataValue,
-)
-from airflow_provider.group.declarative.protocol.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
-from airflow_provider.group.declarative.protocol.wire.structs import Field, Struct, TaggedField
-from airflow_provider.group.declarative.protocol.wire.types import (
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.types import (
     COMPACT_BYTES,
     COMPACT_STRING,
     INT8,
@@ -21,6 +16,11 @@ from airflow_provider.group.declarative.protocol.wire.types import (
     CompactArrayOf,
     NullableStruct,
 )
+from airflow_provider.group.declarative.protocol.wire.metadata_values import (
+    MEMBER_METADATA_VALUE,
+    ConnectWorkerGroupMemberMetadataValue,
+)
+from airflow_provider.group.declarative.protocol.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
 from airflow_provider.values.model import MemberId
 
 

@@ -6,13 +6,13 @@ import re
 from typing import Any, Final
 
 from airflow_provider.group.declarative.protocol.wire import MalformedMessageError
-from airflow_provider.group.declarative.protocol.wire.apis import (
+from airflow_provider.group.declarative.protocol.wire.errors import placed
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     decode_reply,
     decode_request,
     reply_to_json,
     request_to_json,
 )
-from airflow_provider.group.declarative.protocol.wire.errors import placed
 from airflow_provider.group.declarative.protocol.wire.records import decode_record, record_to_json
 
 _NO_HEX: Final = re.compile(rb"[^0-9a-fA-F]")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.group.declarative.protocol.wire.structs import Field, PlainStruct
-from airflow_provider.group.declarative.protocol.wire.types import STRING
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, PlainStruct
+from airflow_provider.group.declarative.protocol.wire.encoding.types import STRING
 from airflow_provider.values.model import MemberId
 
 

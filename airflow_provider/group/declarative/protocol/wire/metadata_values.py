@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.types import (
+    COMPACT_NULLABLE_STRING,
+    COMPACT_STRING,
+    INT32,
+    CompactArrayOf,
+)
 from airflow_provider.group.declarative.protocol.wire.parts import (
     ASSIGNORS,
     CONNECTORS_AND_TASKS,
     Assignor,
     ConnectorsAndTasks,
-)
-from airflow_provider.group.declarative.protocol.wire.structs import Field, Struct, TaggedField
-from airflow_provider.group.declarative.protocol.wire.types import (
-    COMPACT_NULLABLE_STRING,
-    COMPACT_STRING,
-    INT32,
-    CompactArrayOf,
 )
 
 

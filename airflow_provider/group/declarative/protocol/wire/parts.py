@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.group.declarative.protocol.wire.structs import Field, Struct
-from airflow_provider.group.declarative.protocol.wire.types import (
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct
+from airflow_provider.group.declarative.protocol.wire.encoding.types import (
     COMPACT_BYTES,
     COMPACT_STRING,
     INT8,

@@ -17,6 +17,9 @@ from airflow_provider.group.declarative.protocol.wire.assignment_values import (
     ConnectWorkerGroupCurrentMemberAssignmentValue,
     ConnectWorkerGroupTargetAssignmentValue,
 )
+from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import PlainStruct, Struct
+from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import (
     MalformedMessageError,
     UnwritableMessageError,
@@ -29,9 +32,6 @@ from airflow_provider.group.declarative.protocol.wire.metadata_values import (
     ConnectWorkerGroupMemberMetadataValue,
     ConnectWorkerGroupMetadataValue,
 )
-from airflow_provider.group.declarative.protocol.wire.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.structs import PlainStruct, Struct
-from airflow_provider.group.declarative.protocol.wire.writer import Writer
 
 RecordValue = (
     ConnectWorkerGroupMetadataValue

@@ -12,7 +12,7 @@ from test_leader import W1, W2, call, member
 from airflow_provider.assignment.model import Memory
 from airflow_provider.group.classic.leader.kept_failures import kept_of
 from airflow_provider.group.classic.leader.leader import lead
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import NO_TASKS, SubProtocol, WorkerId
 
 FAILED = tasks("a0 a1")

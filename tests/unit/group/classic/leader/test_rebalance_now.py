@@ -18,7 +18,7 @@ from airflow_provider.group.classic.leader.leader import lead
 from airflow_provider.group.declarative.assignors.client_assignor import Assignment, Group, GroupMember, Reason
 from airflow_provider.group.declarative.member.recording import record_of as declarative_record_of
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberTarget
-from airflow_provider.group.live.leading import gather_call, rebalance_asked_for
+from airflow_provider.group.live.classic.leading import gather_call, rebalance_asked_for
 from airflow_provider.state.operations.operations import OperationError, Rebalance
 from airflow_provider.state.records import ActionEvent
 from airflow_provider.state.rounds.classic import ClassicRecord

@@ -43,7 +43,7 @@ from airflow_provider.group.machine.events import (
     TasksFinished,
     TasksStopped,
 )
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, GenerationId, SubProtocol
 
 CONFIG_MISMATCH = 1

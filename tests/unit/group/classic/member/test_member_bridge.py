@@ -24,7 +24,7 @@ from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.machine.events import (
     StartTasks,
 )
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, Epoch
 
 

@@ -29,7 +29,7 @@ from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.machine.events import Command, Fail, StopTasks, TasksStopped, TimerFired, Warn
 from airflow_provider.spark.job import FencedError
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
 from airflow_provider.worker.lease import WorkerLease
 

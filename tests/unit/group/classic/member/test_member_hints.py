@@ -19,7 +19,7 @@ from airflow_provider.group.classic.member.events import (
     SendJoin,
 )
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId, WorkerId
 
 FLOOD_MS = 3

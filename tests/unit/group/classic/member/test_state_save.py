@@ -12,7 +12,7 @@ from airflow_provider.group.classic.member.events import CoordinatorFound, Left,
 from airflow_provider.group.classic.member.saved import resume, save
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.machine.events import LeaveRequested, StartTasks, StopTasks, TasksStopped
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, ConfigOffset, LocalProtocolError, SubProtocol
 
 WALL = 1_700_000_000_000

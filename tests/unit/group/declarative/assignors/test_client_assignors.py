@@ -7,7 +7,7 @@ from assigned_group import DeclarativeGroup, ids, jobs, moved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment.balance import above_shares
+from airflow_provider.assignment.balancing.balance import above_shares
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental

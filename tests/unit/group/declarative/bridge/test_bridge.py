@@ -11,10 +11,10 @@ from airflow_provider.group.declarative.bridge import kafka_bridges
 from airflow_provider.group.declarative.bridge.kafka_bridges import KafkaBridges
 from airflow_provider.group.declarative.coordinator.events import BridgeLost, BridgeSaid
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.server.bridges import BridgeWord, PutWord
+from airflow_provider.group.declarative.server.migration.bridges import BridgeWord, PutWord
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.values.bridge import bridge_url, stands_for
+from airflow_provider.values.group_protocol.bridge import bridge_url, stands_for
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 
 

@@ -12,7 +12,7 @@ from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_cla
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.group.holding import StopReason
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.values.bridge import BRIDGE
+from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,

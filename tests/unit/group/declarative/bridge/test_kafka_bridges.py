@@ -12,8 +12,8 @@ from waiting import DEADLINE_S
 
 from airflow_provider.group.declarative.bridge import kafka_bridges
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
-from airflow_provider.group.declarative.server.bridges import BridgeWord
-from airflow_provider.integration.bridging import bridges_of
+from airflow_provider.group.declarative.server.migration.bridges import BridgeWord
+from airflow_provider.integration.memberships.bridging import bridges_of
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.values.model import NO_TASKS
 

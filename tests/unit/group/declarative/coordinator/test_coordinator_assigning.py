@@ -10,7 +10,7 @@ from coordinated import COOPERATIVE, W1, W2, W3, Shard, assigned, keep_alive, ta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.group.declarative.coordinator.prepared import Prepared
+from airflow_provider.group.declarative.coordinator.assignors.prepared import Prepared
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
@@ -20,8 +20,8 @@ from airflow_provider.group.declarative.protocol.model import (
 )
 from airflow_provider.group.declarative.protocol.units import tasks_of
 from airflow_provider.group.declarative.protocol.units import units_of as units
-from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
-from airflow_provider.values.error_codes import KafkaErrorCode as Code
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode as Code
 from airflow_provider.values.model import NO_TASKS
 
 ALL = tasks("AC0", "AT1", "BC0", "BT1")

@@ -8,9 +8,9 @@ import pytest
 from coordinated import GROUP, heartbeat, whole
 
 from airflow_provider.group.declarative.coordinator import values
+from airflow_provider.group.declarative.coordinator.assignors.prepared import Prepared
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
 from airflow_provider.group.declarative.coordinator.events import JobsRead, RequestArrived, RequestId
-from airflow_provider.group.declarative.coordinator.prepared import Prepared
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
@@ -20,7 +20,7 @@ from airflow_provider.group.declarative.protocol.model import (
     MemberTarget,
     TargetAssignment,
 )
-from airflow_provider.group.declarative.protocol.wire.apis import RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import MemberId, TaskId
 

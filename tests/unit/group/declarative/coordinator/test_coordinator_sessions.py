@@ -11,7 +11,7 @@ from airflow_provider.group.declarative.coordinator.settings import CoordinatorS
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.group.declarative.protocol.model import MemberState
 from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupConfigurationKey
-from airflow_provider.values.error_codes import KafkaErrorCode as Code
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode as Code
 from airflow_provider.values.model import NO_TASKS, MemberId
 
 ALL = tasks("AC0", "AT1", "BC0", "BT1")

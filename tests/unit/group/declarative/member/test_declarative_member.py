@@ -31,7 +31,10 @@ from airflow_provider.group.declarative.member.events import (
 from airflow_provider.group.declarative.member.state import MembershipState, Phase
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest, HeartbeatAssignment
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    HeartbeatAssignment,
+)
 from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.machine.events import (
     ConfigAdvanced,
@@ -44,7 +47,7 @@ from airflow_provider.group.machine.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, Epoch
 
 ONE = AssignmentEpoch(1)

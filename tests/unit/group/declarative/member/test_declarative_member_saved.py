@@ -24,7 +24,7 @@ from airflow_provider.group.declarative.member.saved import resume, save, taken_
 from airflow_provider.group.declarative.member.state import Phase
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.machine.events import LeaveRequested, StartTasks, TasksStopped
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, Epoch, LocalProtocolError, MemberId
 
 WALL_MS = 1_700_000_000_000

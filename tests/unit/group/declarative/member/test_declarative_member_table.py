@@ -16,13 +16,17 @@ from airflow_provider.group.declarative.member.member import TRANSITIONS, handle
 from airflow_provider.group.declarative.member.settings import DeclarativeSettings
 from airflow_provider.group.declarative.member.state import MembershipState, Phase, StateChanges
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.install_assignment import ConnectGroupInstallAssignmentResponse
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+    ConnectGroupInstallAssignmentResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentResponse,
+)
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.machine import events as member_events
 from airflow_provider.group.machine.events import Event, Fail, LeaveRequested, StopTasks, TasksStopped
 from airflow_provider.group.machine.state import CommonState
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import LocalProtocolError, MemberId, WorkerId
 
 EVENTS = sorted(

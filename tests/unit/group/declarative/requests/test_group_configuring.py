@@ -13,22 +13,22 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.cli.main import main
 from airflow_provider.group.declarative.coordinator.settings import MAX_DELAY, SESSION_TIMEOUT
-from airflow_provider.group.declarative.protocol.wire.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
     AlterableConfig,
     ConfigOperation,
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.apis import ReplyBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody, RequestBody
 from airflow_provider.group.declarative.requests import configuring
 from airflow_provider.group.declarative.requests.configuring import GroupConfigError, GroupSetting, configure_group
 from airflow_provider.group.declarative.requests.request_channel import NoReplyError
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.admin import FoundTopic
+from airflow_provider.kafka.topics.administration.admin import FoundTopic
 from airflow_provider.kafka.topics.errors import RightsError, TopicError
 from airflow_provider.kafka.topics.rights import Operation
-from airflow_provider.values.error_codes import KafkaErrorCode as Code
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode as Code
 
 SETTINGS = KafkaSettings(
     conn_id="k",
@@ -187,7 +187,7 @@ class TestCommand:
                 "max_delay_ms": GroupSetting(value=None, is_default=True),
             }
 
-        monkeypatch.setattr("airflow_provider.cli.group_configs.configure_group", configure)
+        monkeypatch.setattr("airflow_provider.cli.group_commands.group_configs.configure_group", configure)
         return asked
 
     def run(self, *options: str) -> int:

@@ -14,8 +14,13 @@ from waiting import eventually
 
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
 from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
-from airflow_provider.group.declarative.protocol.wire.apis import Request, decode_request, encode_reply, reply_to
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
+    Request,
+    decode_request,
+    encode_reply,
+    reply_to,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )
@@ -24,7 +29,7 @@ from airflow_provider.group.declarative.requests.request_channel import KafkaCha
 from airflow_provider.group.declarative.requests.worker_requests import NoCoordinatorsError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicRightsError
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId
 
 SETTINGS = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "b:9092"), ("client.id", "me")))

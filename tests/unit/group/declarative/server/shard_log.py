@@ -10,15 +10,15 @@ from echo_machine import heartbeat_of
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, ToBridge
 from airflow_provider.group.declarative.protocol.exchange import RawRequest, Write
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC
-from airflow_provider.group.declarative.protocol.wire.apis import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     Reply,
     RequestBody,
     decode_reply,
     encode_request,
     request_of,
 )
-from airflow_provider.group.declarative.server.bridges import PutWord
 from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.values.model import Tasks
 
 READER = b"reader"

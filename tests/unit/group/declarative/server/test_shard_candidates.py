@@ -10,7 +10,7 @@ import pytest
 from airflow_provider.cli.main import main
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.server import candidates
-from airflow_provider.group.declarative.server.bridges import Bridges
+from airflow_provider.group.declarative.server.migration.bridges import Bridges
 from airflow_provider.group.declarative.server.server import ShardObserver
 from airflow_provider.kafka.settings import KafkaSettings
 

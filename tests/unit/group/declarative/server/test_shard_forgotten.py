@@ -13,18 +13,18 @@ from airflow_provider.group.declarative.coordinator.settings import (
     MigrationPolicy,
 )
 from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.wire.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
     AlterableConfig,
     ConnectGroupAlterConfigsRequest,
 )
-from airflow_provider.group.declarative.server.classic_workers import Seen
-from airflow_provider.group.declarative.server.crossing import Crossing
-from airflow_provider.group.declarative.server.faulty import Faulty
-from airflow_provider.group.declarative.server.held import Held
-from airflow_provider.group.declarative.server.joining import Look
-from airflow_provider.group.declarative.server.oversized import Oversized
-from airflow_provider.group.declarative.server.serving import Serving
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.group.declarative.server.migration.classic_workers import Seen
+from airflow_provider.group.declarative.server.migration.crossing import Crossing
+from airflow_provider.group.declarative.server.migration.joining import Look
+from airflow_provider.group.declarative.server.request_handling.faulty import Faulty
+from airflow_provider.group.declarative.server.request_handling.held import Held
+from airflow_provider.group.declarative.server.request_handling.oversized import Oversized
+from airflow_provider.group.declarative.server.request_handling.serving import Serving
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId
 
 SESSION_MS = 10_000

@@ -8,10 +8,10 @@ import pytest
 from waiting import DEADLINE_S
 
 from airflow_provider.group.declarative.server import configured_tasks as jobs_module
-from airflow_provider.group.declarative.server.classic_workers import Seen
 from airflow_provider.group.declarative.server.configured_tasks import JobsFollower
+from airflow_provider.group.declarative.server.migration.classic_workers import Seen
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka")
 

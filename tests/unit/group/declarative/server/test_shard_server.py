@@ -17,8 +17,8 @@ from airflow_provider.group.declarative.protocol.exchange import RawRequest
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import REQUESTS_TOPIC
 from airflow_provider.group.declarative.server import server as server_module
-from airflow_provider.group.declarative.server.classic_workers import Seen
 from airflow_provider.group.declarative.server.errors import FencedError, ShardError
+from airflow_provider.group.declarative.server.migration.classic_workers import Seen
 from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings

@@ -17,12 +17,12 @@ from airflow_provider.group.declarative.protocol.exchange import RawRequest
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.server import shard as shard_module
 from airflow_provider.group.declarative.server.errors import FencedError, OversizedError, ShardError
-from airflow_provider.group.declarative.server.faulty import Faulty
-from airflow_provider.group.declarative.server.inbox import Inbox
+from airflow_provider.group.declarative.server.request_handling.faulty import Faulty
+from airflow_provider.group.declarative.server.request_handling.inbox import Inbox
 from airflow_provider.group.declarative.server.shard import Shard
 from airflow_provider.kafka import resting
 from airflow_provider.kafka.trouble import Trouble
-from airflow_provider.values.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import TaskId
 
 ONE = Layout(shards=1, replies=2)

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.server.topics import ShardTopics
-from airflow_provider.kafka.topics.admin import FoundTopic
+from airflow_provider.kafka.topics.administration.admin import FoundTopic
 from airflow_provider.kafka.topics.errors import RightsError, TopicError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right

@@ -23,7 +23,7 @@ from airflow_provider.group.declarative.coordinator.events import (
 )
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.member.settings import DeclarativeSettings
-from airflow_provider.group.declarative.protocol.wire.apis import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     ReplyBody,
     RequestBody,
     decode_request,
@@ -31,12 +31,12 @@ from airflow_provider.group.declarative.protocol.wire.apis import (
     request_of,
 )
 from airflow_provider.group.declarative.requests.request_channel import NoReplyError
-from airflow_provider.group.live.declarative import DeclarativeMemberships, DeclarativeProtocol
-from airflow_provider.group.live.declarative_member import DeclarativeMember
+from airflow_provider.group.live.declarative.declarative_member import DeclarativeMember
+from airflow_provider.group.live.declarative.declarative_membership import DeclarativeMemberships, DeclarativeProtocol
 from airflow_provider.group.membership import KnowsGone
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.state.records import TaskKind
-from airflow_provider.state.views.progress import configured
+from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.model import WorkerId
 

@@ -13,10 +13,10 @@ from waiting import eventually
 from worker_life import A0, A1
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
-from airflow_provider.group.declarative.protocol.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.values.model import NO_TASKS
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.standby import Standby
 from airflow_provider.worker.lease import WorkerLease

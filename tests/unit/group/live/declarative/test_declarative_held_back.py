@@ -17,18 +17,18 @@ from airflow_provider.group.declarative.assignors.facts import SESSIONED, encode
 from airflow_provider.group.declarative.member.events import AssignmentComputed, ComputeAssignment
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.install_assignment import InstalledMember
-from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
     PreparedMember,
     SelectedAssignor,
 )
-from airflow_provider.group.live import worker_assignors
-from airflow_provider.group.live.worker_assignors import WorkerAssignors
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
+from airflow_provider.group.live.declarative import worker_assignors
+from airflow_provider.group.live.declarative.worker_assignors import WorkerAssignors
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
-from airflow_provider.state.records.awaited import Awaited
-from airflow_provider.state.records.held_back import written_absences
+from airflow_provider.state.records.status_topic.awaited import Awaited
+from airflow_provider.state.records.status_topic.held_back import written_absences
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, Epoch, MemberId, Tasks, WorkerId

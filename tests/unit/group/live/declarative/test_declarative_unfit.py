@@ -16,13 +16,13 @@ from airflow_provider.group.declarative.assignors.facts import SESSIONED, decode
 from airflow_provider.group.declarative.member.events import ComputeAssignment
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
     PreparedMember,
     SelectedAssignor,
 )
-from airflow_provider.group.live import worker_assignors
-from airflow_provider.group.live.worker_assignors import WorkerAssignors
+from airflow_provider.group.live.declarative import worker_assignors
+from airflow_provider.group.live.declarative.worker_assignors import WorkerAssignors
 from airflow_provider.values.model import NO_TASKS, MemberId, Tasks, WorkerId
 
 

@@ -11,7 +11,7 @@ from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.spark.local.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.state.metrics.course import Course
 from airflow_provider.state.metrics.declared import STALLED
 from airflow_provider.state.metrics.gauges import gauges
@@ -28,8 +28,8 @@ from airflow_provider.state.records import (
 from airflow_provider.state.reports.group_events import EventFold, GroupEvent
 from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.reports.task_runs import run_to_json
-from airflow_provider.state.views.progress import job_progress
-from airflow_provider.state.views.shown_tasks import shown_status
+from airflow_provider.state.views.task_progress.progress import job_progress
+from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.ui.views.tasks import found_tasks
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.tasks.runs.liveness import LEAST_PATIENCE_MS, Liveness

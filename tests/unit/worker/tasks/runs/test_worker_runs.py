@@ -20,7 +20,7 @@ from airflow_provider.state.records import (
     TaskWork,
 )
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.progress import needs_running
+from airflow_provider.state.views.task_progress.progress import needs_running
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, first_run, last_word

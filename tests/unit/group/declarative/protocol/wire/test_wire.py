@@ -15,8 +15,22 @@ from messages import SCHEMAS, STRUCTS, records, replies, requests
 
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.wire import MalformedMessageError, UnwritableMessageError
-from airflow_provider.group.declarative.protocol.wire import types as t
-from airflow_provider.group.declarative.protocol.wire.apis import (
+from airflow_provider.group.declarative.protocol.wire.assignment_values import (
+    ConnectWorkerGroupCurrentMemberAssignmentValue,
+    ConnectWorkerGroupTargetAssignmentValue,
+    TargetMember,
+)
+from airflow_provider.group.declarative.protocol.wire.encoding import types as t
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import PlainStruct, Struct
+from airflow_provider.group.declarative.protocol.wire.keys import (
+    ConnectWorkerGroupConfigurationKey,
+    ConnectWorkerGroupConnectorsTasksMetadataKey,
+    ConnectWorkerGroupCurrentMemberAssignmentKey,
+    ConnectWorkerGroupMemberMetadataKey,
+    ConnectWorkerGroupMetadataKey,
+    ConnectWorkerGroupTargetAssignmentKey,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     Reply,
     Request,
     decode_reply,
@@ -26,28 +40,15 @@ from airflow_provider.group.declarative.protocol.wire.apis import (
     reply_to,
     request_of,
 )
-from airflow_provider.group.declarative.protocol.wire.assignment_values import (
-    ConnectWorkerGroupCurrentMemberAssignmentValue,
-    ConnectWorkerGroupTargetAssignmentValue,
-    TargetMember,
-)
-from airflow_provider.group.declarative.protocol.wire.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
-from airflow_provider.group.declarative.protocol.wire.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
     InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.keys import (
-    ConnectWorkerGroupConfigurationKey,
-    ConnectWorkerGroupConnectorsTasksMetadataKey,
-    ConnectWorkerGroupCurrentMemberAssignmentKey,
-    ConnectWorkerGroupMemberMetadataKey,
-    ConnectWorkerGroupMetadataKey,
-    ConnectWorkerGroupTargetAssignmentKey,
 )
 from airflow_provider.group.declarative.protocol.wire.metadata_values import (
     Configuration,
@@ -58,7 +59,6 @@ from airflow_provider.group.declarative.protocol.wire.metadata_values import (
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
 from airflow_provider.group.declarative.protocol.wire.records import Record, decode_record, encode_record
-from airflow_provider.group.declarative.protocol.wire.structs import PlainStruct, Struct
 from airflow_provider.values.model import MemberId, TaskId
 
 from_hex = bytes.fromhex

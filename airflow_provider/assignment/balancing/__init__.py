@@ -1,0 +1,1 @@
+"""Shares out work: by number, by cost, in proportion to slots."""

@@ -1,0 +1,195 @@
+"""Spreads one kind of work, planners or tasks: who has too much, what they give up, who gets what is free."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush, nlargest
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.assignment.balancing.portions import NOT_KNOWN, Portions, Slots, portions
+from airflow_provider.assignment.balancing.spread import NOTHING_BESIDE, deal, deal_seats
+from airflow_provider.assignment.model import Load
+from airflow_provider.assignment.shares import Shares, minus, plus
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+NO_LIMIT: Final = sys.maxsize
+_job_of: Final = itemgetter(0)
+NOTHING_FIXED: Final[Mapping[WorkerId, int]] = MappingProxyType({})
+
+
+class Pool:
+    """One kind of work, planners or tasks, as a round changes it.
+
+    The two kinds are counted apart: a planner costs next to nothing, so it must not outweigh a task.
+
+    :param configured: how many of this kind are configured
+    :param kept: what each member keeps of this kind
+    :param own: what some members are to get back; nobody runs it now
+    :param fixed: how many more of this kind a member has that count, but don't move
+    :param slots: the members' slots, to which their shares are in proportion; by default the shares are equal
+    """
+
+    __slots__ = ("_excess", "_fixed", "_portions", "_shares", "_spare", "over", "returned")
+
+    returned: Shares
+    """What each member gets back: its own, as far as it is within its share."""
+    over: Mapping[WorkerId, Load]
+    """The members above their shares, counting what they are to get back."""
+
+    def __init__(
+        self,
+        configured: int,
+        kept: Shares,
+        own: Shares,
+        fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+        slots: Slots = NOT_KNOWN,
+    ) -> None:
+        idle = {worker: len(tasks) for worker, tasks in own.items()}
+        loads = {worker: len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()}
+        self._portions = portions(configured, loads, slots)
+        above = surplus(loads, idle, self._portions, fixed)
+        self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
+        spare = {
+            worker: frozenset(choose(own[worker], number, {})) for worker, number in above.items() if worker in own
+        }
+        self.returned = {worker: minus(tasks, spare.get(worker, NO_TASKS)) for worker, tasks in own.items()}
+        self._spare: Tasks = NO_TASKS.union(*spare.values())
+        excess = {worker: min(number - idle.get(worker, 0), len(kept[worker])) for worker, number in above.items()}
+        self._excess = {worker: number for worker, number in excess.items() if number > 0}
+        self._fixed = fixed
+        self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
+
+    @property
+    def stops(self) -> int:
+        """How many running tasks would have to stop so that nobody has more than its share."""
+        return sum(self._excess.values())
+
+    def relieve(self, rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
+        """Take from each worker the running tasks above its share.
+
+        :param rank: see :func:`choose`
+        :param most_stops: take at most so many, over all workers
+        :return: what was taken, by worker
+        """
+        taken: dict[WorkerId, Tasks] = {}
+        for worker, number in limited(self._excess, most_stops).items():
+            if number:
+                taken[worker] = frozenset(choose(self._shares[worker], number, rank))
+                self._shares[worker] -= taken[worker]
+        return taken
+
+    def place(self, tasks: Tasks, beside: Mapping[WorkerId, int] = NOTHING_BESIDE) -> dict[WorkerId, list[TaskId]]:
+        """Give tasks to the workers that lack the most of their shares, and with them what is above the share of the
+        worker that had it.
+
+        :param beside: see :func:`.spread.deal`
+        :return: what was given, by worker
+        """
+        loads = {worker: len(share) + self._fixed.get(worker, 0) for worker, share in self._shares.items()}
+        tasks = plus(tasks, self._spare)
+        if self._portions.equal:
+            return deal(tasks, loads, self._shares, beside)
+        return deal_seats(tasks, self._portions.seats(loads, len(tasks)), self._shares)
+
+
+def above_shares(configured: Tasks, shares: Shares, slots: Slots = NOT_KNOWN) -> int:
+    """How many planners and tasks would have to move so that nobody has more than its share."""
+    planners = frozenset([task for task in configured if task.is_planner])
+    kinds = ((planners, NOT_KNOWN), (configured - planners, slots))
+    return sum(
+        Pool(len(kind), {worker: share & kind for worker, share in shares.items()}, {}, slots=slots).stops
+        for kind, slots in kinds
+    )
+
+
+def surplus(
+    loads: Mapping[WorkerId, int],
+    idle: Mapping[WorkerId, int],
+    may_have: Portions,
+    fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+) -> dict[WorkerId, int]:
+    """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
+
+    Of the workers above their shares, some may keep one more (:attr:`Portions.extras`). First those that must keep it,
+    since their fixed load alone is above the share. Then those that would have to stop a running task otherwise, then
+    those that are the least above: as few workers as possible stop anything.
+
+    :param idle: how much of a worker's load it has not started
+    :param fixed: how much of a worker's load does not move
+    :return: only workers that have to give something up
+    """
+    whole, rest = may_have.whole, may_have.rest
+    above = sorted(
+        (
+            fixed.get(worker, 0) <= whole[worker],
+            load - whole[worker] <= idle.get(worker, 0),
+            load - whole[worker],
+            -rest.get(worker, 0),
+            worker,
+        )
+        for worker, load in loads.items()
+        if load > whole[worker]
+    )
+    gives = {worker: more - (position < may_have.extras) for position, (*_, more, _, worker) in enumerate(above)}
+    return {worker: number for worker, number in gives.items() if number}
+
+
+def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
+    """Allow at most ``most`` stops in all, each time to the worker that has the most stops left."""
+    if sum(stops.values()) <= most:
+        return stops
+    allowed = dict.fromkeys(stops, 0)
+    largest = [(-number, worker) for worker, number in stops.items()]
+    heapify(largest)
+    for _ in range(most):
+        left, worker = heappop(largest)
+        allowed[worker] += 1
+        heappush(largest, (left + 1, worker))
+    return allowed
+
+
+def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:
+    """Choose what a worker gives up: the lowest rank first, then tasks of the job that has the most tasks there.
+
+    :param rank: what it costs to stop a task; 0, the default, is nothing, as for a task that has not started
+    """
+    one_of_each = len(set(map(_job_of, tasks))) == len(tasks)  # as where jobs are spread
+    size = Counter(() if one_of_each else map(_job_of, tasks))
+    chosen: list[TaskId] = []
+    for equals in _by_rank(tasks, rank):
+        left = number - len(chosen)
+        thinned = nlargest(left, equals) if one_of_each else _thin_out(equals, left, size)
+        chosen += thinned
+        if len(chosen) == number:
+            break
+        size.subtract(map(_job_of, thinned))
+    return chosen
+
+
+def _by_rank(tasks: Collection[TaskId], rank: Mapping[TaskId, int]) -> Iterator[Collection[TaskId]]:
+    """Group tasks by rank, the lowest first."""
+    if not rank:
+        return iter((tasks,))
+    ranks = [rank.get(task, 0) for task in tasks]
+    return (
+        [task for task, of_it in zip(tasks, ranks, strict=True) if of_it == lowest] for lowest in sorted(set(ranks))
+    )
+
+
+def _thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:
+    """Choose at most ``number`` of the tasks, one at a time from the job that has the most left.
+
+    Ties go to the last name and the highest index, so that what came first stays.
+
+    :param size: how many tasks each job has there before
+    """
+    left = dict(size)
+    order: list[tuple[int, TaskId]] = []
+    for task in sorted(tasks, reverse=True):
+        order.append((left[task[0]], task))
+        left[task[0]] -= 1
+    return [task for _, task in nlargest(number, order)]

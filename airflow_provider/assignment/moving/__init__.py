@@ -1,0 +1,1 @@
+"""Which tasks a round moves, how many at once, and why."""

@@ -1,0 +1,161 @@
+"""Makes the result of a round: who starts and stops what, and why, and what to remember."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from airflow_provider.assignment.lost import LostWork
+from airflow_provider.assignment.model import GroupAssignment, Load, Memory, Move, MoveReason, Round
+from airflow_provider.assignment.moving.pace import Pace
+from airflow_provider.assignment.replanned import still_planned
+from airflow_provider.assignment.shares import Shares, minus, plus
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How what is owned differs from what was assigned and from what is configured.
+
+    :param removed: owned, but not configured
+    :param duplicated: owned by more than one member
+    :param created: configured, and neither owned nor assigned before
+    :param lost: assigned before, configured, and owned by nobody: each with the worker that had it
+    """
+
+    removed: Tasks
+    duplicated: Tasks
+    created: Tasks
+    lost: Mapping[TaskId, WorkerId]
+
+    @property
+    def stopped(self) -> Tasks:
+        """Everything that has to stop because it is removed or duplicated."""
+        return self.removed | self.duplicated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """What a round changes in the members' shares.
+
+    :param kept: what each member has without removed and duplicated tasks
+    :param taken: what a member stops because it is above its share
+    :param given: what a member starts
+    :param over: the members above their shares, of planners and of tasks
+    """
+
+    kept: Shares
+    taken: Shares
+    given: Shares
+    over: tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]] = ({}, {})
+
+
+def write_down(
+    round: Round,  # noqa: A002
+    memory: Memory,
+    difference: Difference,
+    lost_work: LostWork,
+    decided: Pace,
+    shuffle: Shuffle,
+) -> GroupAssignment:
+    """Make the assignment of a round."""
+    assigned: dict[WorkerId, Tasks] = {}
+    revoked: dict[WorkerId, Tasks] = {}
+    target: dict[WorkerId, Tasks] = {}
+    stopped = difference.stopped
+    for worker, kept in shuffle.kept.items():
+        taken = shuffle.taken.get(worker, NO_TASKS)
+        assigned[worker] = shuffle.given.get(worker, NO_TASKS)
+        revoked[worker] = plus(round.owned[worker] & stopped, taken)
+        target[worker] = plus(minus(kept, taken), assigned[worker])
+    stops = tuple(_stops(round.owned, revoked, difference, shuffle))
+    starts = tuple(_starts(assigned, difference, memory, shuffle, back=lost_work.own.keys()))
+    return GroupAssignment(
+        assigned=assigned,
+        revoked=revoked,
+        target=target,
+        delay_ms=decided.delay_ms,
+        moves=stops + starts,
+        memory=Memory(
+            generation=round.generation,
+            assignment=_with_waiting(target, lost_work.waiting) if lost_work.waiting else target,
+            revoked=NO_TASKS.union(*revoked.values()),
+            members=frozenset(round.owned),
+            candidates=lost_work.candidates,
+            deadline_ms=decided.deadline_ms,
+            revoked_in_previous=decided.revoked_in_previous,
+            successive_revocations=decided.successive_revocations,
+            next_moves_at_ms=decided.next_moves_at_ms,
+            released=tuple(_unfinished(stops)),
+            awaited=lost_work.awaited,
+            former=still_planned(round, memory, difference.removed),
+        ),
+    )
+
+
+def _with_waiting(target: Shares, waiting: Shares) -> dict[WorkerId, Tasks]:
+    """The assignment; lost work that waits is still with the worker that had it."""
+    return {**target, **{worker: plus(target.get(worker, NO_TASKS), tasks) for worker, tasks in waiting.items()}}
+
+
+def _stops(owned: Shares, revoked: Shares, difference: Difference, shuffle: Shuffle) -> Iterator[Move]:
+    gone = difference.stopped
+    for worker, tasks in revoked.items():
+        if not tasks:
+            continue
+        stopped = tasks & owned[worker]
+        for reason, of_it in (
+            (MoveReason.DELETED, stopped & difference.removed),
+            (MoveReason.DUPLICATE, stopped & difference.duplicated - difference.removed),
+        ):
+            if of_it:
+                yield Move(tasks=of_it, source=worker, target=None, reason=reason)
+        yield from _balancing(stopped - gone, worker, None, shuffle)
+
+
+def _balancing(tasks: Iterable[TaskId], source: WorkerId, target: WorkerId | None, shuffle: Shuffle) -> Iterator[Move]:
+    """Moves for balance; planners and tasks are counted separately."""
+    planners = frozenset([task for task in tasks if task.is_planner])
+    for of_kind, over in zip((planners, frozenset(tasks) - planners), shuffle.over, strict=True):
+        if of_kind:
+            yield Move(tasks=of_kind, source=source, target=target, reason=MoveReason.BALANCE, load=over.get(source))
+
+
+def _unfinished(stops: Iterable[Move]) -> Iterator[Move]:
+    """Of the moves that stop tasks, those that the next round completes with a start."""
+    for move in stops:
+        if move.reason is MoveReason.BALANCE:
+            yield move
+        elif move.reason is MoveReason.DUPLICATE:
+            yield replace(move, source=None)
+
+
+def _starts(
+    assigned: Shares, difference: Difference, memory: Memory, shuffle: Shuffle, *, back: Collection[WorkerId]
+) -> Iterator[Move]:
+    """:param back: workers that get back what they have lost, as far as it is within their shares"""
+    origins = {task: (worker, MoveReason.LOST, None) for task, worker in difference.lost.items()}
+    released = {task: (move.source, move.reason, move.load) for move in memory.released for task in move.tasks}
+    former = {
+        task: (worker, MoveReason.NEW, None)
+        for worker, tasks in memory.former.items()
+        for task in tasks & difference.created
+    }
+    begun = {**former, **origins, **released}
+    known = frozenset(begun)
+    for worker, tasks in assigned.items():
+        old = tasks & known
+        if len(old) < len(tasks):
+            yield Move(tasks=minus(tasks, old), source=None, target=worker, reason=MoveReason.NEW)
+        groups: defaultdict[tuple[WorkerId | None, MoveReason, Load | None], set[TaskId]] = defaultdict(set)
+        for task in sorted(old):
+            groups[begun[task]].add(task)
+        for (source, reason, load), group in groups.items():
+            if reason is MoveReason.LOST and source in back and source != worker:
+                assert source is not None
+                yield from _balancing(group, source, worker, shuffle)
+                continue
+            returned = reason is MoveReason.LOST and source == worker
+            reason = MoveReason.RETURNED if returned else reason
+            yield Move(tasks=frozenset(group), source=source, target=worker, reason=reason, load=load)

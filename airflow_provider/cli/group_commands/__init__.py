@@ -1,0 +1,1 @@
+"""``cospark groups``, ``status`` and ``scale``."""

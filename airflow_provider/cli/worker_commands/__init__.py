@@ -1,0 +1,1 @@
+"""``cospark worker``, ``workers``, ``loggers`` and ``coordinator``."""

@@ -1,0 +1,1 @@
+"""Which assignor computes a group's target, where, and from what."""

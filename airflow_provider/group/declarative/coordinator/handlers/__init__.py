@@ -1,0 +1,1 @@
+"""How each request is handled: checked, carried out, and answered."""

@@ -1,0 +1,1 @@
+"""Kafka's primitive types, and structs of them: values <-> bytes."""

@@ -1,0 +1,258 @@
+"""Requests and replies as they are written to their topics: a header, then a body of the proposal's schemas.
+
+The header of a request has an api key, a version, a correlation id, which the reply repeats, and the partition in which
+the member reads its replies. The header of a reply has no partition. Both are flexible, so that fields can be added. In
+tagged fields, a client says its client id and its host, which a broker would know from the connection.
+
+The api keys are not assigned by Kafka, because no broker has these APIs. They are far above Kafka's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.types import COMPACT_STRING, INT16, INT32
+from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
+from airflow_provider.group.declarative.protocol.wire.errors import UnwritableMessageError, placed
+from airflow_provider.group.declarative.protocol.wire.messages import (
+    alter_configs,
+    heartbeat,
+    install_assignment,
+    prepare_assignment,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+    ConnectGroupAlterConfigsRequest,
+    ConnectGroupAlterConfigsResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    ConnectGroupInstallAssignmentResponse,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+    ConnectGroupPrepareAssignmentResponse,
+)
+
+MemberRequestBody = (
+    ConnectGroupHeartbeatRequest | ConnectGroupPrepareAssignmentRequest | ConnectGroupInstallAssignmentRequest
+)
+RequestBody = MemberRequestBody | ConnectGroupAlterConfigsRequest
+ReplyBody = (
+    ConnectGroupHeartbeatResponse
+    | ConnectGroupPrepareAssignmentResponse
+    | ConnectGroupInstallAssignmentResponse
+    | ConnectGroupAlterConfigsResponse
+)
+
+_VERSION: Final = 0
+
+
+class ApiKey(IntEnum):
+    """The kind of a request, or of the request that a reply answers."""
+
+    CONNECT_GROUP_HEARTBEAT = 1001
+    CONNECT_GROUP_PREPARE_ASSIGNMENT = 1002
+    CONNECT_GROUP_INSTALL_ASSIGNMENT = 1003
+    CONNECT_GROUP_ALTER_CONFIGS = 1004
+    """Not in the proposal. It is sent for people, not by members."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """The header of a request.
+
+    :param reply_partition: the partition of the topic of replies which the sender reads
+    :param client_id: the client id of its Kafka client, for people
+    :param client_host: the host of that client, for people
+    """
+
+    api_key: int
+    api_version: int = _VERSION
+    correlation_id: int
+    reply_partition: int
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyHeader:
+    """The header of a reply.
+
+    :param correlation_id: that of the request
+    """
+
+    api_key: int
+    api_version: int = _VERSION
+    correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it is written to its topic."""
+
+    header: RequestHeader
+    body: RequestBody
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply as it is written to its topic."""
+
+    header: ReplyHeader
+    body: ReplyBody
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The format of requests, or of replies.
+
+    :param make: makes a message of header and body
+    :param header: the schema of headers
+    :param bodies: the schemas of bodies, by api key
+    """
+
+    make: type[Any]
+    header: Struct
+    bodies: Mapping[int, Struct]
+
+    def key_of(self, body: RequestBody | ReplyBody) -> int:
+        return next(key for key, struct in self.bodies.items() if struct.make is type(body))
+
+    def encode(self, message: Request | Reply) -> bytes:
+        writer = Writer()
+        with placed("header"):
+            self.header.write(writer, message.header)
+        body = self.bodies[message.header.api_key]
+        with placed("body"):
+            if type(message.body) is not body.make:
+                raise UnwritableMessageError(f"a {body.name}", f"found a {type(message.body).__name__}")
+            body.write(writer, message.body)
+        return writer.done()
+
+    def decode(self, data: bytes) -> Any:
+        """Read a message. The first two fields of the header are read first, because they say how to read the rest."""
+        reader = Reader(data)
+        with placed("header"):
+            with placed("ApiKey"):
+                body = self.bodies[reader.one_of(self.bodies)]
+            with placed("ApiVersion"):
+                reader.one_of((_VERSION,))
+            reader.at = 0
+            header = self.header.read(reader)
+        with placed("body"):
+            read = body.read(reader)
+            reader.end()
+        return self.make(header, read)
+
+    def to_json(self, message: Request | Reply) -> dict[str, Any]:
+        body = self.bodies[message.header.api_key]
+        return {"header": self.header.to_json(message.header), "body": body.to_json(message.body)}
+
+
+_HEADER: Final = (Field("ApiKey", INT16), Field("ApiVersion", INT16), Field("CorrelationId", INT32))
+
+REQUESTS: Final = _Form(
+    Request,
+    Struct(
+        "RequestHeader",
+        RequestHeader,
+        (*_HEADER, Field("ReplyPartition", INT32)),
+        (
+            TaggedField(0, Field("ClientId", COMPACT_STRING), ""),
+            TaggedField(1, Field("ClientHost", COMPACT_STRING), ""),
+        ),
+    ),
+    MappingProxyType(
+        {
+            ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.REQUEST,
+            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.REQUEST,
+            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.REQUEST,
+            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: alter_configs.REQUEST,
+        }
+    ),
+)
+REPLIES: Final = _Form(
+    Reply,
+    Struct("ReplyHeader", ReplyHeader, _HEADER),
+    MappingProxyType(
+        {
+            ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.RESPONSE,
+            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.RESPONSE,
+            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.RESPONSE,
+            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: alter_configs.RESPONSE,
+        }
+    ),
+)
+
+
+def request_of(
+    body: RequestBody, *, correlation_id: int, reply_partition: int, client_id: str = "", client_host: str = ""
+) -> Request:
+    """A request with the header for this body."""
+    header = RequestHeader(
+        api_key=REQUESTS.key_of(body),
+        correlation_id=correlation_id,
+        reply_partition=reply_partition,
+        client_id=client_id,
+        client_host=client_host,
+    )
+    return Request(header, body)
+
+
+def reply_to(request: Request, body: ReplyBody) -> Reply:
+    """A reply with a header that refers to this request."""
+    return Reply(ReplyHeader(api_key=request.header.api_key, correlation_id=request.header.correlation_id), body)
+
+
+def encode_request(request: Request) -> bytes:
+    """Write a request.
+
+    :raises UnwritableMessageError: a field can't hold its value, or the body belongs to another api key
+    """
+    return REQUESTS.encode(request)
+
+
+def decode_request(data: bytes) -> Request:
+    """Read a request.
+
+    :raises MalformedMessageError: these bytes are not a request
+    """
+    request: Request = REQUESTS.decode(data)
+    return request
+
+
+def request_to_json(request: Request) -> dict[str, Any]:
+    """A request as JSON, with the field names of the schemas; bytes are hex."""
+    return REQUESTS.to_json(request)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """Write a reply.
+
+    :raises UnwritableMessageError: a field can't hold its value, or the body belongs to another api key
+    """
+    return REPLIES.encode(reply)
+
+
+def decode_reply(data: bytes) -> Reply:
+    """Read a reply.
+
+    :raises MalformedMessageError: these bytes are not a reply
+    """
+    reply: Reply = REPLIES.decode(data)
+    return reply
+
+
+def reply_to_json(reply: Reply) -> dict[str, Any]:
+    """A reply as JSON, with the field names of the schemas; bytes are hex."""
+    return REPLIES.to_json(reply)

@@ -1,0 +1,1 @@
+"""The requests of a shard: from their queue to one transaction with all replies."""

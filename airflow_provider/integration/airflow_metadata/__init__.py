@@ -1,0 +1,1 @@
+"""What is stored in Airflow's metadata database: texts, asset events, lines of the audit log."""

@@ -1,0 +1,1 @@
+"""Checks and renders the parameters of operators and sensors."""

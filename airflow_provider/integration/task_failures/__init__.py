@@ -1,0 +1,1 @@
+"""How an Airflow task fails: after patience or at once, and what it leaves in XCom."""

@@ -1,0 +1,1 @@
+"""Creates topics, checks them, and asks where they end."""

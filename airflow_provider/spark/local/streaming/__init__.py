@@ -1,0 +1,1 @@
+"""Streaming queries: their progress, how far they are behind, and rehearsals on copies of their checkpoints."""

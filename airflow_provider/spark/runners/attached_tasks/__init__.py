@@ -1,0 +1,1 @@
+"""Runs attached tasks in threads of this process, and warms tasks up, whatever their Spark is."""

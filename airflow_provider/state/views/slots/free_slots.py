@@ -1,0 +1,226 @@
+"""Which workers have free slots while tasks wait elsewhere, and which start nothing any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from airflow_provider.assignment.balancing.balance import Pool
+from airflow_provider.assignment.balancing.by_cost import CostPool
+from airflow_provider.assignment.balancing.portions import portions, uneven
+from airflow_provider.assignment.costs import NO_COSTS
+from airflow_provider.assignment.learners.lessons import Excess
+from airflow_provider.assignment.shares import Shares, merged, minus, plus
+from airflow_provider.assignment.weights import split
+from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.state.records.status_topic.held_back import may_not_be_started
+from airflow_provider.state.rounds.causes import FREE_SLOT, OTHER_SLOTS, WAITS_AT_DRAINING
+from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.slots.costs import costs_of, slots_of
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.progress import configured, revocation_rank
+from airflow_provider.state.views.task_progress.task_places import effective_status
+from airflow_provider.values.group_protocol.bridge import BRIDGE
+from airflow_provider.values.model import NO_TASKS, MemberId, Tasks, WorkerId
+
+
+def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
+    """The members that drain, by their own records. Records of other processes with the same name do not count."""
+    return frozenset(
+        worker
+        for worker, member_id in members.items()
+        if (said := workers.get(worker)) is not None and said.member_id == member_id and said.drains
+    )
+
+
+def nobody_stays(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> bool:
+    """Whether all members leave soon or drain: then nobody gets new tasks."""
+    if not record.leaving_soon:
+        return False  # if all drain, nothing is gained by moving tasks
+    draining = drained(record.members, workers)
+    away = record.leaving_soon if draining >= record.members.keys() else record.leaving_soon | draining
+    return away >= record.members.keys()
+
+
+def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, pinned: Tasks = NO_TASKS) -> str | None:
+    """The reason for a rebalance, if it would fill a free slot, or take tasks from a draining worker that will never
+    start them. Such a round moves only waiting tasks.
+
+    Of the workers that stay, the one that lacks the most of its share gets some first. Its slots are in its own record.
+    Tasks with state are counted as the assignor counts them, as if they were already spread: a round for tasks that are
+    still being learned would change nothing.
+
+    There is no reason while another round follows anyway (tasks are being revoked, or a delay is running): its result
+    is not known yet, and a round right after one that revoked moves nothing.
+
+    :param wall_ms: now, milliseconds since 1970
+    :param pinned: tasks that do not move, though they may wait
+    :returns: the reason; None: there is none
+    """
+    record = status.group
+    if record is None or record.revokes or record.delay_ms or record.deadline_ms:
+        return None
+    unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
+    members, workers = record.members, status.workers
+    draining = drained(members, workers) | may_not_be_started(members, workers, wall_ms=wall_ms)
+    owned = {worker: record.owned_by(worker) & unfinished for worker in record.members}
+    left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving_soon}
+    if not left:
+        return None
+    of_draining = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
+    if not of_draining <= revocation_rank(status.tasks).keys():
+        return WAITS_AT_DRAINING
+    weights = {BRIDGE: _slots(status.workers.get(BRIDGE))} if BRIDGE in left else {}  # it stands for so many workers
+    left = split(left, weights, kept=unfinished)
+    theirs = unfinished - of_draining
+    staying = _Staying(record, jobs, status, left, unfinished, theirs, wall_ms=wall_ms, pinned=pinned)
+    return FREE_SLOT if any(map(staying.surely_wait, staying.moves())) else None
+
+
+def other_slots(status: StatusSnapshot) -> str | None:
+    """The reason for a rebalance, if slots differ from those by which the last round has shared out the work: its
+    leader had not read them yet, or a worker is back with others.
+
+    :returns: the reason; None: there is none, or another round follows anyway
+    """
+    record = status.group
+    if not isinstance(record, ClassicRecord) or record.revokes or record.deadline_ms:
+        return None
+    slots = slots_of(status)
+    known = {worker: slots[worker] for worker in record.members if slots.get(worker)}
+    equal = not (record.slots or uneven(known, known))
+    return None if equal or known.items() <= record.slots.items() else OTHER_SLOTS
+
+
+class _Staying:
+    """The workers that stay, and their tasks as the assignor shares them out: those with state, those of known cost,
+    and the others by number. No group has both of the first two kinds.
+
+    :param left: the tasks of each worker
+    :param unfinished: all tasks of the group
+    :param theirs: those that these workers share, with what nobody has yet
+    """
+
+    def __init__(
+        self,
+        record: GroupRecord,
+        jobs: JobsSnapshot,
+        status: StatusSnapshot,
+        left: Shares,
+        unfinished: Tasks,
+        theirs: Tasks,
+        *,
+        wall_ms: int,
+        pinned: Tasks,
+    ) -> None:
+        self._jobs = jobs
+        self._status = status
+        self._left = left
+        self._capacity = _capacity(left, jobs, status)
+        self._free = {worker for worker, tasks in left.items() if len(tasks) < self._capacity[worker]}
+        self._started = plus(frozenset(revocation_rank(status.tasks)), pinned)
+        learned = NO_TASKS.union(*record.learning.values())
+        stateful = theirs & learned
+        if record.learns:
+            stateful |= {task for task in theirs if task.job in jobs.stateful}
+        self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
+        self._by_cost = NO_TASKS if stateful else self._costs.among(unfinished)
+        self._total = len(theirs - self._by_cost)
+        self._slots = slots_of(status)
+        self._excess = _of_stateful(record, stateful, left)
+        idle = stateful - self._started - learned
+        self._idle = {worker: tasks & idle for worker, tasks in left.items()}
+        apart = plus(stateful, self._by_cost)
+        self._others = {worker: minus(tasks, apart) for worker, tasks in left.items()}
+
+    def moves(self) -> Iterator[Shares]:
+        """What a round may take from each worker to fill a free slot."""
+        if self._by_cost:
+            yield self._ends_sooner()
+        elif self._free:
+            beside = {worker: len(tasks) for worker, tasks in self._others.items()}
+            yield self._excess.misplaced(self._idle, beside, self._free)
+        yield self._above_shares()
+
+    def surely_wait(self, taken: Shares) -> bool:
+        """Whether there are such tasks, and all of them certainly wait where they are."""
+        return any(taken.values()) and all(
+            _surely_wait(tasks, worker, self._left[worker], self._jobs, self._status) for worker, tasks in taken.items()
+        )
+
+    def _ends_sooner(self) -> Shares:
+        """The waiting tasks of known cost that would end sooner on a worker with a free slot."""
+        of_cost = {worker: tasks & self._by_cost for worker, tasks in self._left.items()}
+        beside = {worker: self._costs.taken_by(tasks) for worker, tasks in self._others.items()}
+        pool = CostPool(of_cost, {}, NO_TASKS, self._costs.beside(beside))
+        taken = pool.relieve({})
+        return {} if self._free.isdisjoint(pool.place(NO_TASKS.union(*taken.values()))) else taken
+
+    def _above_shares(self) -> Shares:
+        """The waiting tasks above the shares of their workers, if the worker that lacks the most has a free slot."""
+        running = {worker: tasks & self._started for worker, tasks in self._others.items()}
+        loads = {
+            worker: len(self._others[worker]) + len(tasks & self._by_cost & self._started) + self._excess.loads[worker]
+            for worker, tasks in self._left.items()
+        }
+        whole = portions(self._total, loads, self._slots).whole
+        most_lacking = min(load - whole[worker] for worker, load in loads.items())
+        if not any(
+            load - whole[worker] == most_lacking and load < self._capacity[worker] for worker, load in loads.items()
+        ):
+            return {}
+        stops = self._excess.stops()
+        fixed = {worker: number + len(running[worker]) for worker, number in self._excess.even(stops).items()}
+        waiting = {worker: minus(tasks, running[worker]) for worker, tasks in self._others.items()}
+        pool = Pool(self._total, waiting, {}, fixed, self._slots)
+        return merged((pool.relieve({}), self._excess.idle(self._idle)))
+
+
+def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
+    """The tasks with state, which are spread first, as if all learned ones had already moved."""
+    share, extras = divmod(len(stateful), len(left))
+    learned = NO_TASKS.union(*record.learning.values())
+    to_come = {worker: record.learning.get(worker, NO_TASKS) & stateful for worker in left}
+    loads = {worker: len(tasks & stateful - learned) + len(to_come[worker]) for worker, tasks in left.items()}
+    return Excess(share=share, extras=extras, loads=loads)
+
+
+def _capacity(left: Shares, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[WorkerId, int]:
+    """How many tasks each worker can run at the same time, as some of its tasks take several of its slots."""
+
+    def beyond_one(tasks: Tasks) -> int:
+        return sum(jobs.slots_of(task) - 1 for task in tasks) if jobs.has_large else 0
+
+    return {worker: _slots(status.workers.get(worker)) - beyond_one(tasks) for worker, tasks in left.items()}
+
+
+def _slots(worker: WorkerStatus | None) -> int:
+    """The slots of a worker; one if it has not written them."""
+    return worker.slots if worker else 1
+
+
+def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether some of a worker's tasks certainly wait: the worker has written so, or it has more tasks than free slots.
+
+    Nothing is written about tasks that wait for their first start, or are about to start.
+    """
+    said = {task for task in left if (last := status.tasks.get(task)) and last.state is TaskState.PENDING}
+    now = {task: last.state for task in left if (last := effective_status(task, jobs, status))}
+    silent = {task for task in left - said if now.get(task) is TaskState.PENDING}
+    if not tasks <= said | silent:
+        return False
+    record = status.workers.get(worker)
+    if record is None:
+        free = len(left)
+    else:
+        free = record.slots - sum(jobs.slots_of(task) for task, state in now.items() if state is TaskState.RUNNING)
+        if jobs.has_large and any(_holds_up(status.tasks[task], jobs, record.slots, free) for task in said):
+            free = 0
+    return len(tasks & silent) <= max(0, len(silent) - max(0, free))
+
+
+def _holds_up(said: TaskStatus, jobs: JobsSnapshot, slots: int, free: int) -> bool:
+    """Whether a task waits for several slots, so that no other task starts before it."""
+    waits_for_slots = said.retry_at_ms is None and said.claim is None
+    return waits_for_slots and min(jobs.slots_of(said.task), slots) > free

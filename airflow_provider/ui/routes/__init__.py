@@ -1,0 +1,1 @@
+"""The routes of the page: what they answer, show and do."""

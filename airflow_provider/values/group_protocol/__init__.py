@@ -1,0 +1,1 @@
+"""What members of a group and its coordinator agree on."""

@@ -1,0 +1,73 @@
+"""A group counts as deserted only if that is known: who takes it for that ends what its workers watch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+from busy_group import coordinator
+from operator_bench import SETTINGS
+
+from airflow_provider.cli.group_commands.deserted import seems_deserted
+from airflow_provider.integration.memberships import deserted
+from airflow_provider.integration.memberships.deserted import is_deserted
+from airflow_provider.kafka.group_requests.messages import GroupDescription
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.rights import Operation, Right
+from airflow_provider.values.model import RemoteProtocolError
+
+NO_RIGHT = RightsError((Right("records", Operation.READ),), "anna")
+
+
+class Cluster:
+    """What a coordinator and the records of declarative groups say of the group g."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.described = coordinator()
+        self.declared: Mapping[str, SimpleNamespace] | Exception = {}
+        monkeypatch.setattr(deserted, "shared_transport", self._transport)
+        monkeypatch.setattr(deserted, "read_groups", self._read_groups)
+
+    @asynccontextmanager
+    async def _transport(self, _settings: KafkaSettings) -> AsyncIterator[Cluster]:
+        yield self
+
+    async def describe(self, _groups: list[str]) -> list[GroupDescription]:
+        return [self.described]
+
+    def _read_groups(
+        self, _settings: KafkaSettings, *, timeout_s: float, only: str | None
+    ) -> Mapping[str, SimpleNamespace]:
+        assert (timeout_s > 0, only) == (True, "g")
+        if isinstance(self.declared, Exception):
+            raise self.declared
+        return self.declared
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+async def test_a_group_without_members_is_deserted(cluster: Cluster) -> None:
+    assert await is_deserted("g", SETTINGS)
+    cluster.declared = {"g": SimpleNamespace(members={})}
+    assert await is_deserted("g", SETTINGS)
+    cluster.declared = {"g": SimpleNamespace(members={"m": None})}
+    assert not await is_deserted("g", SETTINGS), "a declarative group"
+    cluster.declared, cluster.described = {}, coordinator("w1")
+    assert not await is_deserted("g", SETTINGS)
+
+
+async def test_without_the_right_to_look_it_is_not_known(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.declared = NO_RIGHT
+    with pytest.raises(RightsError):
+        await is_deserted("g", SETTINGS)
+    assert await seems_deserted("g", SETTINGS), "who only looks is told"
+    assert str(NO_RIGHT) in capsys.readouterr().err
+    cluster.declared = RemoteProtocolError("cut off")
+    with pytest.raises(TopicError, match="cut off"):
+        await is_deserted("g", SETTINGS)

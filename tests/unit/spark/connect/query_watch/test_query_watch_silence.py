@@ -1,0 +1,154 @@
+"""A Spark Connect server that is away, pauses, starts anew or lets nobody in, under queries that are watched."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import grpc
+import pytest
+from fake_connect import FakeConnect, FakeQuery
+from query_watch_bench import Hearing, looked, short_answers
+from query_watch_bench import server as server
+from waiting import eventually
+
+from airflow_provider.spark.connect.grpc_calls.calls import UnansweredError
+from airflow_provider.spark.connect.query_watch import polling
+from airflow_provider.spark.connect.query_watch.silence import SILENT_S, Silence
+from airflow_provider.spark.connect.query_watch.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
+
+
+@pytest.mark.slow
+async def test_a_paused_server_is_reported_once_and_its_queries_stay_watched(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
+    queries = [FakeQuery() for _ in range(20)]
+    async with Hearing(server) as hearing:
+        for query in queries:
+            hearing.watch.watch(server.handle(query))
+        await looked(server, 40)
+        server.speaks.clear()
+        with short_answers():
+            await hearing.hears(ServerSilent)
+            asked = sum(server.asked.values())
+            await eventually(lambda: sum(server.asked.values()) >= asked + 2)
+        queries[3].active = False
+        server.speaks.set()
+        await hearing.hears(QueryEnded)
+        assert [type(each) for each in hearing.news] == [ServerSilent, ServerBack, QueryEnded]
+        assert len(hearing.watch.watched) == 19
+        assert caplog.text.count("gives no status of its queries") == 1
+
+
+@pytest.mark.slow
+async def test_only_queries_that_a_restarted_server_does_not_have_are_lost(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
+    handles = [server.handle(FakeQuery()) for _ in range(20)]
+    async with Hearing(server) as hearing:
+        for handle in handles:
+            hearing.watch.watch(handle)
+        await looked(server, 40)
+        await server.stop()
+        (silent,) = await hearing.hears(ServerSilent)
+        assert silent.why
+        kept = handles[0].session_id
+        server.sessions = {kept: server.sessions[kept]}
+        await server.start()
+        await hearing.hears(QueryLost, 19)
+        await looked(server)
+        assert server.sessions.keys() == {kept}, "no session was made by asking"
+        assert hearing.watch.watched == {handles[0]}
+        assert len(hearing.of(QueryLost)) == 19
+        assert [type(each) for each in hearing.news[:2]] == [ServerSilent, ServerBack]
+    assert "gives no status of query" not in caplog.text, "it is said of the server, once"
+
+
+async def test_a_new_watch_of_a_silent_server_hears_of_the_silence(server: FakeConnect) -> None:
+    handle, later = server.handle(FakeQuery()), server.handle(FakeQuery())
+    await server.stop()
+    async with Hearing(server) as first, Hearing(server) as second:
+        first.watch.watch(handle)
+        await first.hears(ServerSilent)
+        second.watch.watch(later)
+        assert second.of(ServerSilent) == first.of(ServerSilent)
+        await server.start()
+        await first.hears(ServerBack)
+        await second.hears(ServerBack)
+
+
+async def test_a_server_that_is_away_is_asked_ever_less_often(server: FakeConnect) -> None:
+    server.refusal = (grpc.StatusCode.UNAVAILABLE, "draining")
+    async with Hearing(server) as hearing:
+        for _ in range(50):
+            hearing.watch.watch(server.handle(FakeQuery()))
+        await hearing.hears(ServerSilent)
+        assert server.asked["session"] <= polling.AT_ONCE + 10
+        assert server.asked["status"] == 0
+
+
+@pytest.mark.slow
+async def test_a_server_that_refuses_calls_is_reported_with_its_message(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.refusal = (grpc.StatusCode.UNAUTHENTICATED, "Invalid token")
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery()))
+        assert await hearing.hears(ServerSilent) == [ServerSilent("Invalid token")]
+        server.refusal = None
+        await hearing.hears(ServerBack)
+
+
+@pytest.mark.slow
+async def test_one_query_without_an_answer_is_no_silence(server: FakeConnect, caplog: pytest.LogCaptureFixture) -> None:
+    odd = FakeQuery(says_nonsense=True)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery()))
+        await looked(server)
+        hearing.watch.watch(server.handle(odd))
+        await eventually(lambda: "gives no status of query" in caplog.text)
+        await looked(server, 10)
+        assert not hearing.news
+        assert caplog.text.count("gives no status of query") == 1
+        odd.says_nonsense, odd.active = False, False
+        await hearing.hears(QueryEnded)
+
+
+async def test_a_missing_package_is_named(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str, package: str | None = None) -> ModuleType:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery()))
+        (silent,) = await hearing.hears(ServerSilent)
+        assert "No module named 'grpc.aio'" in silent.why
+        assert "pip install" in silent.why
+        with pytest.raises(UnansweredError, match="pip install"):
+            await hearing.watch.find(server.handle())
+
+
+def test_a_server_is_silent_after_a_while_and_asked_ever_less_often() -> None:
+    silence = Silence()
+    assert not silence.doubtful
+    assert not silence.failed("away", asked_at=100.0, now=100.1)
+    assert silence.doubtful
+    assert silence.failed("still away", asked_at=104.0, now=100.0 + SILENT_S)
+    assert silence.why == "still away"
+    assert not silence.failed("away", asked_at=200.0, now=210.0), "told once"
+    waits = [silence.wait_s() for _ in range(10)]
+    assert waits == sorted(waits)
+    assert waits[-1] == waits[-2]
+    assert silence.answered()
+    assert not silence.answered()
+    assert silence.wait_s() == waits[0]
+
+
+def test_a_call_that_has_waited_long_makes_a_server_silent_immediately() -> None:
+    assert Silence().failed("no answer", asked_at=0.0, now=SILENT_S)
+
+
+def test_a_server_is_silent_since_the_earliest_call_without_an_answer() -> None:
+    silence = Silence()
+    assert not silence.failed("a short call", asked_at=104.0, now=104.1)
+    assert silence.failed("a long call", asked_at=100.0, now=100.0 + SILENT_S)
