@@ -56,7 +56,7 @@ class Portions:
         return lacking
 
     def _most_lacking(self, lacking: Mapping[WorkerId, int], number: int) -> dict[WorkerId, int]:
-        """As when others have more than they may: each task goes to the worker that lacks the most."""
+        """Others have more than they may: each task goes to the worker that lacks the most."""
         seats = dict.fromkeys(lacking, 0)
         queue = [(-lacks, -self.rest[worker], worker) for worker, lacks in lacking.items()]
         heapify(queue)

@@ -144,7 +144,7 @@ def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares)
 class _Queue:
     """The places of the workers that have the least. When all were served, those with one task more are added.
 
-    A worker's place is its position in the order by load, then by what it has besides, then by name.
+    A worker's place is its position in the order by load, then by its other tasks, then by name.
 
     :param loads: by place, so the lowest comes first
     :param beside: by place
@@ -167,7 +167,7 @@ class _Queue:
         return self._in_order(range(bisect_right(self._loads, self._level)))
 
     def _in_order(self, places: Iterable[int]) -> list[int]:
-        """Those that have the least besides come first."""
+        """Those with the fewest other tasks come first."""
         return self._least_beside_first(sorted(places))
 
     def _least_beside_first(self, places: list[int]) -> list[int]:
@@ -191,7 +191,7 @@ class _Queue:
             self._waiting = self._on_level()
 
     def _serve_on_level(self, number: int, count: dict[int, int]) -> list[int]:
-        """Choose at most ``number`` waiting places: those that have the least besides, then those with the fewest tasks
+        """Choose at most ``number`` waiting places: those with the fewest other tasks, then those with the fewest tasks
         of the job, then the first.
         """
         first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job

@@ -139,7 +139,7 @@ def _changed_conf(args: argparse.Namespace) -> dict[str, str | None]:
     given = conf_of(SESSION, args.session_conf)
     both = sorted(given.keys() & set(args.remove_session_conf))
     if both:
-        raise ValueError(f"{_REMOVE_SESSION} {both[0]}: {SESSION} gives it a value: use one of both")
+        raise ValueError(f"{_REMOVE_SESSION} {both[0]}: {SESSION} gives it a value: use one of the two")
     return {**given, **dict.fromkeys(args.remove_session_conf)}
 
 

@@ -1,4 +1,4 @@
-"""Airflow's teams (``[core] multi_team``). Who asks an auth manager must tell it a DAG's team."""
+"""Airflow's teams (``[core] multi_team``). Whoever asks an auth manager must tell it the DAG's team."""
 
 from __future__ import annotations
 

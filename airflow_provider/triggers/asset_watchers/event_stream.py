@@ -247,7 +247,7 @@ class EventStream:
         self._marked = 0
 
     def _tell(self, wanted: Sequence[tuple[Told, tuple[GroupEvent, ...]]]) -> None:
-        """Deliver as many events as go together. The rest comes after these."""
+        """Deliver the events that belong together. The rest comes after these."""
         perhaps_again, together, offset = wanted[0][0].offset < self._new_from, list[GroupEvent](), -1
         for told, mine in wanted:
             if len(together) >= _MOST_AT_ONCE or perhaps_again != (told.offset < self._new_from):

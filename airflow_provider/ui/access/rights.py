@@ -152,7 +152,7 @@ def _may(
 
 
 def _is_same_origin(request: Request) -> bool:
-    """Whether the page itself sent it. Browsers send one of both headers with all requests that may change anything;
+    """Whether the page itself sent it. Browsers send one of the two headers with all requests that may change anything;
     a proxy may have changed the host.
     """
     site = request.headers.get("sec-fetch-site")

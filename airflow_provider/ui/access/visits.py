@@ -20,7 +20,7 @@ class Visit:
 
     :param by: the user's name
     :param sees: whose connections the user may see: teams, and None for those that all teams share
-    :param does: whose groups the user may do that with for which the route is; likewise
+    :param does: on whose groups the user may do what the route does; likewise
     :param needed: what else is needed for it, in words
     """
 
@@ -37,7 +37,7 @@ class Visit:
     def settings(self, conn: str, group: str) -> KafkaSettings:
         """The settings of a group's connection.
 
-        The connection is chosen among those that the user may see. Only then is asked for the right to do more.
+        The connection is chosen among those that the user may see. Only then is the right to do more checked.
 
         :param conn: its name on the page
         :raises HTTPException: for an invalid group name, for a connection that the user is not shown or that can't be

@@ -38,7 +38,7 @@ from airflow_provider.values.memo import Memo
 log: Final = logging.getLogger(__name__)
 
 LET_GO_S: Final = 60.0
-"""A group is not read any more so many seconds after the last request."""
+"""So many seconds after the last request, a group is no longer read."""
 MOST_GROUPS: Final = 200
 """The most groups of a cluster that are read; if there are more, the ones that were looked at last."""
 

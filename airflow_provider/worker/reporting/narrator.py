@@ -136,7 +136,7 @@ def _how_often(last: TaskStatus) -> str:
 
 
 def _tell_alike(tasks: Sequence[str], how: str) -> None:
-    """Log a line for each, if they are few: of many short tasks, some hundred begin and end each second."""
+    """Log a line for each, if they are few: hundreds of short tasks may begin and end each second."""
     if len(tasks) <= _A_LINE_EACH:
         for task in tasks:
             log.info("Task %s is %s", task, how)

@@ -114,8 +114,8 @@ class OwnRecord:
             self.say_again()
 
     def say_that_it_is_handed_over(self) -> None:
-        """Say for whom the membership waits now: Airflow may not start it, as a pool is full, a DAG paused, or each
-        triggerer at its capacity. If it is not started while the session lasts, its tasks soon go to others.
+        """Say for whom the membership waits now: Airflow may not start it because a pool is full, a DAG is paused, or
+        each triggerer is at its capacity. If it is not started while the session lasts, its tasks soon go to others.
 
         If a task's process ends, the record has no member id, so that nobody takes the membership for gone.
         """

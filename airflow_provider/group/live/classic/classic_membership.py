@@ -22,7 +22,7 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.values.saved import CLASSIC, check_group_protocol
 
 LookBefore = Callable[[KafkaSettings, str, GroupTopics], Awaitable[None]]
-"""Called with the name of the group, and its topics read to their ends."""
+"""Called with the name of the group, and with its topics, which have been read to their ends."""
 
 
 async def all_may_join(_kafka: KafkaSettings, _group_id: str, _topics: GroupTopics) -> None:

@@ -52,7 +52,7 @@ def gather_call(
 ) -> Call:
     """The input of a round, according to the topics.
 
-    When all members have joined, read the topics to their ends before: so no member can have read further.
+    First read the topics to their ends, after all members have joined: then no member can have read further.
     """
     wanted = configured(jobs, status.tasks)
     ended = frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted

@@ -23,8 +23,7 @@ class ReadyLearners:
         self._ready = NO_TASKS
 
     def of(self, learned: Tasks, status: StatusSnapshot) -> Tasks:
-        """Those of the learned tasks for which some worker says that it is ready. Whether they move, the leader
-        decides.
+        """Those of the learned tasks for which some worker says that it is ready. The leader decides whether they move.
 
         The last record of a lost worker stays for a day; it counts while the worker is in the group.
         """

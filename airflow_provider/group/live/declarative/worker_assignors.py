@@ -50,7 +50,7 @@ _FAILED: Final = 1
 
 def absent_from(prepared: ConnectGroupPrepareAssignmentResponse, status: StatusSnapshot) -> dict[MemberId, Absence]:
     """What former members have written of their absence that they can have told no coordinator: their last heartbeat
-    may have got lost, and who waits for Airflow sends none. What they told before, the coordinator knows.
+    may have been lost, and a worker that waits for Airflow sends none. The coordinator knows what they told it before.
     """
     names = {said.member_id: name for name, said in status.workers.items()}
     gone = {

@@ -126,7 +126,7 @@ def install(sessions: Sessions) -> None:
 
 
 def _is_started_by_client() -> bool:
-    """Whether who starts a thread is a client's library: in Python, or in C on a thread that has no Python below it."""
+    """Whether a client's library starts the thread: in Python, or in C on a thread without frames of Python."""
     try:
         module = str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001 - nothing else says who
     except ValueError:

@@ -3,8 +3,8 @@
 Logging belongs to the process. ``dictConfig`` disables the loggers that exist, and replaces the handlers; then the
 worker, and all other tasks, would log nothing more.
 
-A logger that is disabled when it is first seen was made so, and stays so. PySpark's Spark Connect client makes such a
-one: otherwise each call that a lost server does not answer would be logged as an error, with a traceback.
+A logger that is disabled when it is first seen stays so. PySpark's Spark Connect client has one: otherwise each call
+that a lost server does not answer would be logged as an error, with a traceback.
 """
 
 from __future__ import annotations

@@ -165,9 +165,7 @@ class JobDefinition:
 
     @property
     def parts(self) -> int:
-        """In how many tasks a planner divides work that could be in any number of them: in one, if nobody has said how
-        many.
-        """
+        """Into how many tasks a planner divides work that fits any number of them: one, unless somebody has set it."""
         return 1 if self.max_tasks is None else self.max_tasks
 
     def retries_of(self, task: TaskId) -> int | None:

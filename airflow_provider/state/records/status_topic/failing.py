@@ -1,5 +1,5 @@
 """What the record of a task says of attempts that ended badly and are followed by others. A task that is tried again as
-often as it takes does not end, so nobody would hear of its failures by its end.
+often as it takes has no end that could tell of its failures.
 """
 
 from __future__ import annotations

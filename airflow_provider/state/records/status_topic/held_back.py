@@ -44,7 +44,7 @@ def may_not_be_started(
     members: Container[WorkerId], workers: Mapping[WorkerId, WorkerStatus], *, wall_ms: int
 ) -> frozenset[WorkerId]:
     """The deferred workers, if Airflow has let another one's session end without starting its process: what holds that
-    one back may hold them back, too. After a while they count as any others: they are tried again.
+    one back may hold them back, too. After a while they count like any others: they are tried again.
 
     :param members: those in the group
     :param wall_ms: now, milliseconds since 1970

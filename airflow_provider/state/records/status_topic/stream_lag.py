@@ -1,8 +1,8 @@
 """How far a running stream is behind its sources now, as far as anybody knows.
 
 Spark asks the sources when a batch begins and says what they had when it has ended. What waited then waits until the
-next batch has ended, and more has come since: an old number is the least that waits now. That nothing waited says
-nothing of now, unless it is quite new.
+next batch has ended, and more has come since: an old number is the least that waits now. If nothing waited then, this
+says nothing about now, unless it is quite new.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is asked to leave when a group is to have fewer workers: the smallest, then who has least to move. Pure."""
+"""Who is asked to leave when a group is to have fewer workers: the smallest, then those with least to move. Pure."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class ScaleDown:
     :param present: who is in it, or stands back from it
     :param going: who of them leaves or drains already
     :param leavers: who is to be asked, in the order in which they were found
-    :param learns: whether others learn what these have. Where they don't, who is asked drains
+    :param learns: whether others learn what these have. Where they don't, a worker that is asked drains
     """
 
     present: frozenset[WorkerId]
@@ -148,7 +148,7 @@ class ScaleDown:
 
     @property
     def what_follows(self) -> str:
-        """What those do who are asked."""
+        """What the workers that are asked do."""
         if self.learns:
             return "they leave when others have learned and taken over their tasks"
         return (
@@ -252,8 +252,8 @@ def still_there(asked: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSna
 
 
 def departure(asked: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, list[WorkerId]]:
-    """How far those are that were asked: who has left, who has not, and who drains, or did, because nobody learned
-    its tasks.
+    """How far the workers are that were asked to leave: who has left, who has not, and who drains, or did, because
+    nobody learned its tasks.
     """
     there = still_there(asked, jobs, status)
     drained = (worker for worker, said in status.workers.items() if said.leaves_soon and said.drains)

@@ -1,4 +1,4 @@
-"""What jobs and statuses together say: what should run, how far it is, what a leader may do about it. Pure."""
+"""What jobs and statuses say together: what should run, how far it is, and what a leader may do about it. Pure."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None =
     """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left. What
     is stopped may be resumed or restarted.
 
-    :param since: an offset of the jobs topic: where there is no job, it will do that one was removed since
+    :param since: an offset of the jobs topic: if there is no job, it is enough that one was removed since then
     """
     if _something_left(jobs, statuses) or any(_is_left(task, statuses) for task in jobs.stopped_tasks()):
         return False
@@ -232,8 +232,8 @@ def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
 
 def _something_left(jobs: JobsSnapshot, statuses: Statuses) -> bool:
     def look() -> TaskId | None:
-        """What was left when this was last asked, if it still is; else the last task that is, likely the last to end:
-        looking through all of them at each change would keep a loop busy.
+        """What was left at the last call, if it still is; otherwise the last task that is left, which is likely to end
+        last. To look through all of them at each change would keep a loop busy.
         """
         before = jobs.unfinished.known
         if before is not None and needs_running(before, jobs, statuses):
@@ -289,9 +289,8 @@ def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
 
 
 def spoken_epoch(status: StatusSnapshot) -> Epoch:
-    """The highest epoch in which anybody has spoken, of itself or of a task; 0: nobody has.
-
-    Of tasks, too: a worker that outlived the topics may have spoken of them in those made anew, before it ended.
+    """The highest epoch in any record of a worker or a task; 0: there is none. Tasks count, too: a worker that outlived
+    the topics may have written about them to the new ones before it ended.
     """
     words: Iterator[WorkerStatus | TaskStatus] = chain(status.workers.values(), status.tasks.values())
     return max((word.epoch for word in words), default=Epoch(0))
