@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from page_routes import Route, routes_of
 
 from airflow_provider.hooks.shown_connections import Connections, Named
 from airflow_provider.kafka.settings import KafkaSettings
@@ -113,14 +112,8 @@ class Page:
             self.app.dependency_overrides.clear()
 
     @property
-    def routes(self) -> list[tuple[str, str]]:
-        """Method and path of each, with something in the place of its parameters."""
-        return [
-            (method, re.sub(r"\{name(:path)?\}", "main.js", route.path))
-            for route in self.app.routes
-            if isinstance(route, APIRoute)
-            for method in sorted(route.methods)
-        ]
+    def routes(self) -> list[Route]:
+        return routes_of(self.app)
 
 
 def make_page(

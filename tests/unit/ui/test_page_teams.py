@@ -21,8 +21,8 @@ from airflow.models.team import Team, dag_bundle_team_association_table
 from airflow.utils.session import create_session
 from airflow_values import job, jobs_snapshot, status_snapshot
 from fastapi import HTTPException
-from fastapi.testclient import TestClient
 from page_bench import Page, StillCluster, StillTopics, StillWatches, make_page
+from page_routes import ABOUT_NO_GROUP, NOBODYS, ask
 
 from airflow_provider.hooks.shown_connections import Connections, Named, of_airflow
 from airflow_provider.integration import one_shot
@@ -37,36 +37,15 @@ from airflow_provider.integration.one_shot import (
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.state.operations.operations import OperationError
 from airflow_provider.state.records import TaskState
-from airflow_provider.ui.access.rights import ACTING_HEADER, may_see_dag
+from airflow_provider.ui.access.rights import may_see_dag
 from airflow_provider.ui.routes import finding
 from airflow_provider.ui.shared_reading import waiting_limit
 
-OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 TEAMS = ("red", "blue")
 ROUTES = make_page().routes
-ABOUT_NO_GROUP = {"/", "/static/{version}/main.js", "/static/main.js", "/drawing/main.js", "/api/find", "/api/groups"}
-"""The paths of the routes that need no right to any connection. All others are about a group."""
 ABOUT_GROUPS = [route for route in ROUTES if route[1] not in ABOUT_NO_GROUP]
 STRONGER = [route for route in ABOUT_GROUPS if route[0] != "GET" or route[1] in {"/api/declared", "/api/definition"}]
 """Those that need more than the right to see."""
-ANY: dict[str, Any] = {
-    "group": "etl",
-    "job": "job",
-    "index": 0,
-    "defined_at": 0,
-    "worker": "w",
-    "action": "stop",
-    "workers": 1,
-    "logger": "x",
-    "entry_point": "jobs:Job",
-    "dag_id": "dag_blue",
-    "run_id": "r",
-}
-"""What any route may want to know, except for the connection."""
-
-
-NOBODYS = ("kafka_default", "kafka@gone", "kafka", "kafka@", "@red", "kafka@RED", "kafka@blue@red")
-"""Connections that no user of a single team may see, or that there are not."""
 
 
 def cluster_of(team: str) -> StillCluster:
@@ -129,18 +108,6 @@ def acted_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for real in (submit_job, remove_job, retry_failed, carry_out, scale_down, send_control):
         monkeypatch.setattr(one_shot, real.__name__, instead_of(real))
     return seen
-
-
-def ask(browser: TestClient, route: tuple[str, str], conn: str, **headers: str) -> Any:
-    method, path = route
-    asked = {**ANY, "conn": conn}
-    return browser.request(
-        method,
-        path,
-        params=asked if method == "GET" else None,
-        json=asked if method == "POST" else None,
-        headers={**OURS, **headers},
-    )
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, allowed: Callable[[str, str | None], bool]) -> None:
