@@ -133,7 +133,7 @@ async def test_an_asynchronous_task_may_use_the_hook_too(connection: None, monke
 
 def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = jobs_snapshot(job(), tasks=3)
-    tasks = status_snapshot(jobs, "job", TaskState.FINISHED, TaskState.FAILED, TaskState.PENDING)
+    tasks = status_snapshot(jobs, "job", TaskState.FINISHED, TaskState.FAILED, TaskState.PENDING, worker="w1")
     group = group_snapshot(4, applied=3)
     status = StatusSnapshot(tasks=tasks.tasks, group=group.group, workers=group.workers)
     monkeypatch.setattr(
@@ -155,7 +155,7 @@ def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.Monkey
         "learners": [],
         "assets": [],
         "runs": {
-            index: {"state": state, "worker": "w", "attempt": 1, "started_at": None, "seconds": None}
+            index: {"state": state, "worker": "w1", "attempt": 1, "started_at": None, "seconds": None}
             for index, state in (("0", "finished"), ("1", "failed"), ("2", "pending"))
         },
     }

@@ -26,7 +26,7 @@ JOBS = jobs_snapshot(job(submitted_at_ms=1), tasks=3)
 NOW_MS = 65_000
 STREAMS = jobs_snapshot(job(kind=TaskKind.STREAMING), tasks=1)
 READS = replace(
-    status_snapshot(STREAMS, "job", TaskState.RUNNING).tasks[T0],
+    status_snapshot(STREAMS, "job", TaskState.RUNNING, worker="w1").tasks[T0],
     progress=StreamProgress(batch=1, rows_per_second=1.0, at_ms=1, lag=Lag(offsets=1, files=1, versions=1, bytes=1)),
 )
 """A stream of which all is known."""
