@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from airflow_provider.state.views.status_view import StatusSnapshot
 
 T = TypeVar("T")
-
 Read: TypeAlias = "Callable[[JobsSnapshot, StatusSnapshot], T | None]"
 
 
