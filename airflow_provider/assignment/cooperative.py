@@ -162,9 +162,10 @@ def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # no
 
 
 def _fixed(left: Shares, movable: Shares, goes: Elsewhere, kinds: Kinds) -> dict[WorkerId, int]:
-    """How many tasks by number each member has that do not move: those that stay, and those that it gets."""
+    """How much each member has that does not move: what stays, and what it gets."""
     return {
-        worker: len(tasks) - len(movable[worker]) + len(kinds.split(goes.places.get(worker, NO_TASKS))[1])
+        worker: kinds.load_of(minus(tasks, movable[worker]))
+        + kinds.load_of(kinds.by_slots(goes.places.get(worker, NO_TASKS)))
         for worker, tasks in left.items()
     }
 

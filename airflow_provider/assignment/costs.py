@@ -4,8 +4,10 @@ shared out by cost instead of by number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final
 
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -42,6 +44,18 @@ class Costs:
     def taken_by(self, tasks: Tasks) -> int:
         """How many slots these tasks take together."""
         return len(tasks) + sum([self.large[task] - 1 for task in self.large.keys() & tasks])
+
+    def wide(self, tasks: Tasks, workers: Iterable[WorkerId]) -> dict[int, Tasks]:
+        """Those of these tasks that take more than one slot, by their size, the largest first. None is larger than the
+        largest worker.
+        """
+        most = max([self.slots.get(worker, 0) for worker in workers]) or sys.maxsize
+        largest_first = sorted(tasks & self.large.keys(), key=self.large.__getitem__, reverse=True)
+        wide: dict[int, Tasks] = {}
+        for wants, of_size in groupby(largest_first, self.large.__getitem__):
+            size = min(wants, most)
+            wide[size] = wide.get(size, NO_TASKS).union(of_size)
+        return wide if most > 1 else {}
 
     def among(self, tasks: Tasks) -> Tasks:
         """Those of these tasks that are shared out by cost: none if all known tasks are of the same size."""

@@ -221,7 +221,7 @@ LEARNER_MUTATIONS = (
     Mutation(
         name="leaves a slot free while a task with state waits elsewhere",
         module="airflow_provider.state.views.slots.free_slots",
-        edits=(("elif self._free:\n", "elif False:\n"),),
+        edits=(("        if self._stateful:\n", "        if False:\n"),),
         unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(

@@ -21,7 +21,7 @@ PORTION_MUTATIONS = (
     Mutation(
         name="gives what is free to whoever has the least, whatever its slots are",
         module="airflow_provider.assignment.balancing.balance",
-        edits=(("        if self._portions.equal:\n", "        if True:\n"),),
+        edits=(("        if self._portions.equal and self.size == 1:\n", "        if True:\n"),),
         plan="unequal-calm",
         broken=(_SPREAD, _REST, _SURPLUS),
     ),

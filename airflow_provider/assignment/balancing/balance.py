@@ -31,9 +31,10 @@ class Pool:
     :param own: what some members are to get back; nobody runs it now
     :param fixed: how many more of this kind a member has that count, but don't move
     :param slots: the members' slots, to which their shares are in proportion; by default the shares are equal
+    :param size: how much each task counts; all other numbers are in the same unit
     """
 
-    __slots__ = ("_excess", "_fixed", "_portions", "_shares", "_spare", "over", "returned")
+    __slots__ = ("_excess", "_fixed", "_portions", "_shares", "_spare", "over", "returned", "size")
 
     returned: Shares
     """What each member gets back: its own, as far as it is within its share."""
@@ -47,21 +48,30 @@ class Pool:
         own: Shares,
         fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
         slots: Slots = NOT_KNOWN,
+        size: int = 1,
     ) -> None:
-        idle = {worker: len(tasks) for worker, tasks in own.items()}
-        loads = {worker: len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()}
+        self.size = size
+        idle = {worker: size * len(tasks) for worker, tasks in own.items()}
+        loads = {
+            worker: size * len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()
+        }
         self._portions = portions(configured, loads, slots)
         above = surplus(loads, idle, self._portions, fixed)
         self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
         spare = {
-            worker: frozenset(choose(own[worker], number, {})) for worker, number in above.items() if worker in own
+            worker: frozenset(choose(own[worker], more // size, {})) for worker, more in above.items() if worker in own
         }
         self.returned = {worker: minus(tasks, spare.get(worker, NO_TASKS)) for worker, tasks in own.items()}
         self._spare: Tasks = NO_TASKS.union(*spare.values())
-        excess = {worker: min(number - idle.get(worker, 0), len(kept[worker])) for worker, number in above.items()}
-        self._excess = {worker: number for worker, number in excess.items() if number > 0}
+        left = {worker: more - size * len(spare.get(worker, ())) for worker, more in above.items()}
+        excess = self._given_up(left)
+        self._excess = {worker: min(number, len(kept[worker])) for worker, number in excess.items() if number > 0}
         self._fixed = fixed
         self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
+
+    def _given_up(self, above: Mapping[WorkerId, int]) -> Mapping[WorkerId, int]:
+        """How many of its tasks each worker gives up that has so much above its share."""
+        return above
 
     @property
     def stops(self) -> int:
@@ -89,11 +99,18 @@ class Pool:
         :param beside: see :func:`.spread.deal`
         :return: what was given, by worker
         """
-        loads = {worker: len(share) + self._fixed.get(worker, 0) for worker, share in self._shares.items()}
         tasks = plus(tasks, self._spare)
-        if self._portions.equal:
-            return deal(tasks, loads, self._shares, beside)
-        return deal_seats(tasks, self._portions.seats(loads, len(tasks)), self._shares)
+        if self._portions.equal and self.size == 1:
+            return deal(tasks, self._loads, self._shares, beside)
+        return deal_seats(tasks, self._seats(self._loads, len(tasks)), self._shares)
+
+    @property
+    def _loads(self) -> dict[WorkerId, int]:
+        return {worker: self.size * len(has) + self._fixed.get(worker, 0) for worker, has in self._shares.items()}
+
+    def _seats(self, loads: Mapping[WorkerId, int], number: int) -> Mapping[WorkerId, int]:
+        """How many of so many tasks each worker gets."""
+        return self._portions.seats(loads, number)
 
 
 def above_shares(configured: Tasks, shares: Shares, slots: Slots = NOT_KNOWN) -> int:

@@ -15,11 +15,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import repeat, takewhile
+from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.assignment.balancing.balance import NO_LIMIT
 from airflow_provider.assignment.balancing.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
 from airflow_provider.assignment.costs import Costs
+from airflow_provider.assignment.model import Load
 from airflow_provider.assignment.shares import Shares, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -39,6 +41,8 @@ class CostPool:
 
     __slots__ = ("_costs", "_given", "_moving", "_spare", "returned")
 
+    over: Final[Mapping[WorkerId, Load]] = MappingProxyType({})
+    """A share of work is no number of tasks."""
     returned: Shares
     """The tasks that members get back, because they would not end sooner elsewhere."""
 

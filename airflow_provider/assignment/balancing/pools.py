@@ -1,15 +1,16 @@
-"""What a round shares out, each kind by itself: planners, tasks by number, and tasks by cost."""
+"""What a round shares out, each kind by itself: planners, tasks by number, or those of each size, and tasks by cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from airflow_provider.assignment.balancing.balance import NOTHING_FIXED, Pool
 from airflow_provider.assignment.balancing.by_cost import CostPool
+from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
 from airflow_provider.assignment.draining import Draining
 from airflow_provider.assignment.model import Load, Memory, Round
-from airflow_provider.assignment.shares import Shares, minus, plus
+from airflow_provider.assignment.shares import Shares, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 Over = tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]
@@ -21,28 +22,50 @@ class Kinds:
     """Which tasks are of which kind; those of no kind named here are shared out by number.
 
     :param by_cost: those that are shared out by cost
+    :param wide: if the others differ in size: those that take several slots, by their size, the largest first
+    :param size: how many slots each of the others takes
     """
 
     planners: Tasks
     by_cost: Tasks = NO_TASKS
+    wide: Mapping[int, Tasks] = field(default_factory=dict)
+    size: int = 1
 
     @classmethod
     def of(cls, round: Round) -> Kinds:  # noqa: A002  # it is KIP-415's word
-        return replace(cls.by_number(round), by_cost=round.costs.among(round.configured))
+        kinds = replace(cls.by_number(round), by_cost=round.costs.among(round.configured))
+        if not round.costs.large:
+            return kinds
+        by_slots = kinds.by_slots(round.configured)
+        wide = round.costs.wide(by_slots, round.owned)
+        if by_slots in wide.values():
+            return replace(kinds, size=max(wide))
+        return replace(kinds, wide=wide)
 
     @classmethod
     def by_number(cls, round: Round) -> Kinds:  # noqa: A002
-        """The kinds if costs are ignored: planners, and all others."""
+        """The kinds if costs and sizes are ignored: planners, and all others."""
         return cls(planners=frozenset([task for task in round.configured if task[1] < 0]))
 
-    def split(self, tasks: Tasks) -> tuple[Tasks, Tasks, Tasks]:
-        """Those of these tasks that are planners, tasks by number, and tasks by cost."""
-        planners, by_cost = tasks & self.planners, tasks & self.by_cost if self.by_cost else NO_TASKS
-        return planners, minus(minus(tasks, planners), by_cost), by_cost
+    def split(self, tasks: Tasks) -> list[Tasks]:
+        """Those of these tasks that are planners, that are shared out by number, that are of each size, and by cost."""
+        planners, *others = (
+            tasks & kind if kind else NO_TASKS for kind in (self.planners, *self.wide.values(), self.by_cost)
+        )
+        apart = list(filter(None, (planners, *others)))
+        return [planners, tasks.difference(*apart) if apart else tasks, *others]
+
+    def by_slots(self, tasks: Tasks) -> Tasks:
+        """Those of these tasks that are neither planners nor shared out by cost."""
+        return minus(minus(tasks, self.planners), self.by_cost)
+
+    def load_of(self, tasks: Tasks) -> int:
+        """How many slots these tasks take; how many they are, if all are of the same size."""
+        return len(tasks) + sum([(size - 1) * len(of_size & tasks) for size, of_size in self.wide.items()])
 
     def stays(self, round: Round) -> Tasks:  # noqa: A002
-        """The tasks by number that do not move in this round. Tasks by cost are never stopped while they run."""
-        return self.split(plus(round.stays, round.tried.pinned))[1]
+        """The tasks that do not move in this round. Tasks by cost are never stopped while they run."""
+        return self.by_slots(plus(round.stays, round.tried.pinned))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +73,7 @@ class Pools:
     """The pools of a round, one for each kind."""
 
     kinds: Kinds
-    of_each: tuple[Pool, Pool] | tuple[Pool, Pool, CostPool]
+    of_each: Sequence[Pool | CostPool]
 
     @property
     def stops(self) -> int:
@@ -74,16 +97,15 @@ class Pools:
 
     def place(self, tasks: Tasks) -> list[Mapping[WorkerId, Iterable[TaskId]]]:
         """Give tasks to the members that have the least."""
-        pools: Iterable[Pool | CostPool] = self.of_each
-        return [pool.place(of_kind) for pool, of_kind in zip(pools, self.kinds.split(tasks), strict=False)]
+        return [pool.place(of_kind) for pool, of_kind in zip(self.of_each, self.kinds.split(tasks), strict=False)]
 
     def over(self, drains: Draining) -> Over:
-        """The members that give something up: how much each has, and how much it may keep. A share by cost is no number
-        of tasks.
+        """The members that give something up: how much each has, and how much it may keep. A share by cost or
+        by size is no number of tasks.
         """
-        planners, tasks, *_ = self.of_each
+        planners, by_number, *_ = self.of_each
         draining_planners, draining_tasks = drains.over(self.kinds.planners)
-        return {**planners.over, **draining_planners}, {**tasks.over, **draining_tasks}
+        return {**planners.over, **draining_planners}, {**by_number.over, **draining_tasks}
 
 
 def pools_of(
@@ -101,28 +123,41 @@ def pools_of(
     :param kept: the tasks of members that may move
     :param own: the tasks that some members are to get back
     :param free: the tasks that anybody may start
-    :param fixed: how many more tasks by number each member has
+    :param fixed: how much more each member has that does not move (:meth:`Kinds.load_of`)
     """
     kept_of, own_of = _by_kind(drains.others(kept), kinds), _by_kind(drains.others(own), kinds)
-    draining = drains.kept
+    draining, slots = drains.kept, round.costs.slots
     of_planners, of_cost = (len(tasks) - len(draining & tasks) for tasks in (kinds.planners, kinds.by_cost))
-    of_tasks = len(round.configured) - len(draining) - of_planners - of_cost
+    total = len(round.configured) - len(draining) - of_planners - of_cost
+    to_place = plus(free, NO_TASKS.union(*drains.waits.values()))
     planners = Pool(of_planners, kept_of[0], own_of[0])
-    tasks = Pool(of_tasks, kept_of[1], own_of[1], fixed, round.costs.slots)
+    if kinds.wide:
+        total += sum([(size - 1) * len(minus(of_size, draining)) for size, of_size in kinds.wide.items()])
+        sizes = [
+            OfSize(size, kept_of[kind], own_of[kind], len(tasks))
+            for kind, (size, tasks) in enumerate(zip((1, *kinds.wide), kinds.split(to_place)[1:], strict=False), 1)
+        ]
+        by_slots = pools_by_size(sizes, total, slots, fixed, frozenset(round.revocation_rank))
+    else:
+        if kinds.size > 1:
+            slots = {worker: -(-number // kinds.size) for worker, number in slots.items()}
+        by_slots = [Pool(total, kept_of[1], own_of[1], fixed, slots)]
     if not kinds.by_cost:
-        return Pools(kinds=kinds, of_each=(planners, tasks))
-    to_place = plus(free, NO_TASKS.union(*drains.waits.values())) & kinds.by_cost
+        return Pools(kinds=kinds, of_each=(planners, *by_slots))
     stays = kinds.stays(round) & round.configured
-    by_number = {
-        worker: of_worker | tasks.returned.get(worker, NO_TASKS) | round.owned[worker] & stays
-        for worker, of_worker in kept_of[1].items()
-    }
-    costs = round.costs.beside({worker: round.costs.taken_by(of_worker) for worker, of_worker in by_number.items()})
-    by_cost = CostPool(kept_of[2], own_of[2], to_place, costs, calm=memory.revoked_in_previous)
-    return Pools(kinds=kinds, of_each=(planners, tasks, by_cost))
+    never_end = merged(
+        (
+            *kept_of[1:-1],
+            *[pool.returned for pool in by_slots],
+            {worker: round.owned[worker] & stays for worker in kept_of[1]},
+        )
+    )
+    costs = round.costs.beside({worker: round.costs.taken_by(tasks) for worker, tasks in never_end.items()})
+    by_cost = CostPool(kept_of[-1], own_of[-1], to_place & kinds.by_cost, costs, calm=memory.revoked_in_previous)
+    return Pools(kinds=kinds, of_each=(planners, *by_slots, by_cost))
 
 
-def _by_kind(shares: Shares, kinds: Kinds) -> tuple[Shares, Shares, Shares]:
+def _by_kind(shares: Shares, kinds: Kinds) -> list[Shares]:
     split = {worker: kinds.split(tasks) for worker, tasks in shares.items()}
-    planners, by_number, by_cost = ({worker: tasks[kind] for worker, tasks in split.items()} for kind in range(3))
-    return planners, by_number, by_cost
+    number = 3 + len(kinds.wide)
+    return [{worker: tasks[kind] for worker, tasks in split.items()} for kind in range(number)]

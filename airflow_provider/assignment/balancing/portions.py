@@ -42,25 +42,48 @@ class Portions:
     def equal(self) -> bool:
         return not self.rest
 
-    def seats(self, loads: Mapping[WorkerId, int], number: int) -> dict[WorkerId, int]:
-        """How many of ``number`` tasks each worker gets, if it has ``loads`` of them already: first what is lacking to
-        the whole part of its quota, then one more for the largest remainders.
+    def seats(
+        self, loads: Mapping[WorkerId, int], number: int, size: int = 1, slots: Slots = NOT_KNOWN
+    ) -> dict[WorkerId, int]:
+        """How many of ``number`` tasks each worker gets, if it has ``loads`` already: first what is lacking to the
+        whole part of its quota, then one more where the most slots are free for it, then for the largest remainders.
+
+        :param size: how many slots each of the tasks takes
+        :param slots: how many slots each worker has; by default it does not matter which of them are free
         """
-        lacking = {worker: max(0, whole - loads[worker]) for worker, whole in self.whole.items()}
+        lacking = {
+            worker: max(0, min(whole, slots.get(worker, whole)) - loads[worker]) // size
+            for worker, whole in self.whole.items()
+        }
         extras = number - sum(lacking.values())
         if extras < 0:
-            return self._most_lacking(lacking, number)
-        above = {worker: max(0, loads[worker] - whole) for worker, whole in self.whole.items()}
-        for worker in islice(cycle(sorted(lacking, key=lambda name: (above[name], -self.rest[name], name))), extras):
+            return self._most_lacking(lacking, number, in_proportion=size > 1)
+        then = {worker: loads[worker] + size * more for worker, more in lacking.items()}
+        order = sorted(
+            (
+                -min(size, max(0, slots.get(worker, 0) - load)),
+                load - self.whole[worker],
+                -self.rest.get(worker, 0),
+                worker,
+            )
+            for worker, load in then.items()
+        )
+        for *_, worker in islice(cycle(order), extras):
             lacking[worker] += 1
         return lacking
 
-    def _most_lacking(self, lacking: Mapping[WorkerId, int], number: int) -> dict[WorkerId, int]:
-        """Others have more than they may: each task goes to the worker that lacks the most."""
-        seats = dict.fromkeys(lacking, 0)
-        queue = [(-lacks, -self.rest[worker], worker) for worker, lacks in lacking.items()]
+    def _most_lacking(
+        self, lacking: Mapping[WorkerId, int], number: int, *, in_proportion: bool
+    ) -> dict[WorkerId, int]:
+        """As when others have more than they may: each task goes to the worker that lacks the most.
+
+        :param in_proportion: whether each gets the whole part of its quota of these tasks first
+        """
+        total = sum(lacking.values())
+        seats = {worker: number * lacks // total * in_proportion for worker, lacks in lacking.items()}
+        queue = [(seats[worker] - lacks, -self.rest.get(worker, 0), worker) for worker, lacks in lacking.items()]
         heapify(queue)
-        for _ in range(number):
+        for _ in range(number - sum(seats.values())):
             lacks, rest, worker = queue[0]
             seats[worker] += 1
             heapreplace(queue, (lacks + 1, rest, worker))
@@ -80,6 +103,15 @@ def portions(total: int, workers: Collection[WorkerId], slots: Slots = NOT_KNOWN
     quotas = {worker: divmod(total * weight, of_all) for worker, weight in weights.items()}
     whole = {worker: whole for worker, (whole, _) in quotas.items()}
     return Portions(whole, {worker: rest for worker, (_, rest) in quotas.items()}, total - sum(whole.values()))
+
+
+def slots_or_mean(workers: Collection[WorkerId], slots: Slots) -> dict[WorkerId, int]:
+    """The slots of these workers. A worker whose slots are not known counts as the mean of the others, rounded down; as
+    none, if none are known.
+    """
+    known = [number for worker in workers if (number := slots.get(worker, 0))]
+    mean = sum(known) // len(known) if known else 0
+    return {worker: slots.get(worker, mean) for worker in workers}
 
 
 def uneven(workers: Collection[WorkerId], slots: Slots) -> dict[WorkerId, int]:

@@ -117,10 +117,12 @@ def _balance(
         return _Balanced(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
     own = {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()}
     fixed = stateful.excess.even(stateful.stops) if stateful.tasks else {}
-    gets = {worker: minus(kinds.split(tasks)[1], stateful.tasks) for worker, tasks in settled.elsewhere.places.items()}
+    gets = {worker: minus(kinds.by_slots(tasks), stateful.tasks) for worker, tasks in settled.elsewhere.places.items()}
     if stays or gets:
         fixed = {
-            worker: fixed.get(worker, 0) + len(settled.kept[worker] & stays) + len(gets.get(worker, NO_TASKS))
+            worker: fixed.get(worker, 0)
+            + kinds.load_of(settled.kept[worker] & stays)
+            + kinds.load_of(gets.get(worker, NO_TASKS))
             for worker in stateless
         }
     drains = settled.drains.without(frozenset(stateful.further.lessons))

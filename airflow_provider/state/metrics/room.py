@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final
 
+from airflow_provider.assignment.balancing.portions import slots_or_mean
 from airflow_provider.state.metrics.waiting import task_waits_since_ms
 from airflow_provider.state.records import PlanRecord, TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
-from airflow_provider.state.views.slots.costs import slots_or_mean
+from airflow_provider.state.views.slots.costs import slots_of
 from airflow_provider.state.views.slots.scaling import goes
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import needs_running
@@ -85,7 +86,7 @@ def room(jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int, waited_ms: 
     """
     there = present(status)
     staying = frozenset(worker for worker in there if not goes(worker, status))
-    slots, runs = slots_or_mean(there, status), _running(there, jobs, status)
+    slots, runs = slots_or_mean(there, slots_of(status)), _running(there, jobs, status)
     demand = _Demand(jobs, status, runs.keys(), now_ms=now_ms, waited_ms=waited_ms)
     if not staying:
         demand.add_planners()

@@ -5,7 +5,7 @@ plans and to the times of earlier runs. Pure.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from airflow_provider.assignment.costs import NO_COSTS, Costs
@@ -56,16 +56,6 @@ def costs_of(
 def slots_of(status: StatusSnapshot) -> dict[WorkerId, int]:
     """The slots of each worker, as it has written. A bridge stands for several workers, whose slots are not known."""
     return {worker: min(said.slots, MOST_SLOTS) for worker, said in status.workers.items() if worker != BRIDGE}
-
-
-def slots_or_mean(workers: Collection[WorkerId], status: StatusSnapshot) -> dict[WorkerId, int]:
-    """The slots of these workers. Those of a worker that has not written them count as the mean of the others, rounded
-    down; as none, if nobody has.
-    """
-    known = slots_of(status)
-    said = [number for worker in workers if (number := known.get(worker, 0))]
-    mean = sum(said) // len(said) if said else 0
-    return {worker: known.get(worker, mean) for worker in workers}
 
 
 def _left(cost: float, ran_s: float) -> float:

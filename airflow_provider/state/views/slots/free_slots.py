@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from airflow_provider.assignment.balancing.balance import Pool
-from airflow_provider.assignment.balancing.by_cost import CostPool
-from airflow_provider.assignment.balancing.portions import portions, uneven
+from airflow_provider.assignment.balancing.pools import Kinds, Pools, pools_of
+from airflow_provider.assignment.balancing.portions import uneven
 from airflow_provider.assignment.costs import NO_COSTS
+from airflow_provider.assignment.draining import Draining
 from airflow_provider.assignment.learners.lessons import Excess
+from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
 from airflow_provider.assignment.weights import split
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
@@ -22,7 +23,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import configured, revocation_rank
 from airflow_provider.state.views.task_progress.task_places import effective_status
 from airflow_provider.values.group_protocol.bridge import BRIDGE
-from airflow_provider.values.model import NO_TASKS, MemberId, Tasks, WorkerId
+from airflow_provider.values.model import NO_GENERATION, NO_TASKS, MemberId, Tasks, WorkerId
 
 
 def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
@@ -47,7 +48,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     """The reason for a rebalance, if it would fill a free slot, or take tasks from a draining worker that will never
     start them. Such a round moves only waiting tasks.
 
-    Of the workers that stay, the one that lacks the most of its share gets some first. Its slots are in its own record.
+    What it would move, and where to, is asked of the assignor itself. Slots are in the workers' own records.
     Tasks with state are counted as the assignor counts them, as if they were already spread: a round for tasks that are
     still being learned would change nothing.
 
@@ -120,28 +121,36 @@ class _Staying:
         self._capacity = _capacity(left, jobs, status)
         self._free = {worker for worker, tasks in left.items() if len(tasks) < self._capacity[worker]}
         self._started = plus(frozenset(revocation_rank(status.tasks)), pinned)
+        self._theirs = theirs
         learned = NO_TASKS.union(*record.learning.values())
         stateful = theirs & learned
         if record.learns:
             stateful |= {task for task in theirs if task.job in jobs.stateful}
+        self._stateful = stateful
         self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
-        self._by_cost = NO_TASKS if stateful else self._costs.among(unfinished)
-        self._total = len(theirs - self._by_cost)
-        self._slots = slots_of(status)
         self._excess = _of_stateful(record, stateful, left)
         idle = stateful - self._started - learned
         self._idle = {worker: tasks & idle for worker, tasks in left.items()}
-        apart = plus(stateful, self._by_cost)
-        self._others = {worker: minus(tasks, apart) for worker, tasks in left.items()}
 
     def moves(self) -> Iterator[Shares]:
         """What a round may take from each worker to fill a free slot."""
-        if self._by_cost:
-            yield self._ends_sooner()
-        elif self._free:
-            beside = {worker: len(tasks) for worker, tasks in self._others.items()}
+        if not self._free:
+            return
+        idle: Shares = {}
+        if self._stateful:
+            beside = {worker: len(minus(tasks, self._stateful)) for worker, tasks in self._left.items()}
             yield self._excess.misplaced(self._idle, beside, self._free)
-        yield self._above_shares()
+            idle = self._excess.idle(self._idle)
+        least = min(self._excess.loads.values())
+        gets_idle = {worker for worker, load in self._excess.loads.items() if load == least and any(idle.values())}
+        _, by_number, *others = self._pools().of_each
+        taken = by_number.relieve({})
+        if self._free & {*by_number.place(NO_TASKS.union(*taken.values())), *gets_idle}:
+            yield merged((taken, idle))
+        for pool in others:
+            taken = pool.relieve({})
+            if not self._free.isdisjoint(pool.place(NO_TASKS.union(*taken.values()))):
+                yield taken
 
     def surely_wait(self, taken: Shares) -> bool:
         """Whether there are such tasks, and all of them certainly wait where they are."""
@@ -149,32 +158,24 @@ class _Staying:
             _surely_wait(tasks, worker, self._left[worker], self._jobs, self._status) for worker, tasks in taken.items()
         )
 
-    def _ends_sooner(self) -> Shares:
-        """The waiting tasks of known cost that would end sooner on a worker with a free slot."""
-        of_cost = {worker: tasks & self._by_cost for worker, tasks in self._left.items()}
-        beside = {worker: self._costs.taken_by(tasks) for worker, tasks in self._others.items()}
-        pool = CostPool(of_cost, {}, NO_TASKS, self._costs.beside(beside))
-        taken = pool.relieve({})
-        return {} if self._free.isdisjoint(pool.place(NO_TASKS.union(*taken.values()))) else taken
-
-    def _above_shares(self) -> Shares:
-        """The waiting tasks above the shares of their workers, if the worker that lacks the most has a free slot."""
-        running = {worker: tasks & self._started for worker, tasks in self._others.items()}
-        loads = {
-            worker: len(self._others[worker]) + len(tasks & self._by_cost & self._started) + self._excess.loads[worker]
-            for worker, tasks in self._left.items()
-        }
-        whole = portions(self._total, loads, self._slots).whole
-        most_lacking = min(load - whole[worker] for worker, load in loads.items())
-        if not any(
-            load - whole[worker] == most_lacking and load < self._capacity[worker] for worker, load in loads.items()
-        ):
-            return {}
-        stops = self._excess.stops()
-        fixed = {worker: number + len(running[worker]) for worker, number in self._excess.even(stops).items()}
-        waiting = {worker: minus(tasks, running[worker]) for worker, tasks in self._others.items()}
-        pool = Pool(self._total, waiting, {}, fixed, self._slots)
-        return merged((pool.relieve({}), self._excess.idle(self._idle)))
+    def _pools(self) -> Pools:
+        """The pools of a round in which only waiting tasks move."""
+        known = Round(
+            now_ms=0,
+            generation=NO_GENERATION,
+            last_completed=NO_GENERATION,
+            configured=self._theirs,
+            owned=self._left,
+            stays=self._started,
+            costs=self._costs,
+        )
+        kinds = Kinds.by_number(known) if self._stateful else Kinds.of(known)
+        stateless = {worker: minus(tasks, self._stateful) for worker, tasks in self._left.items()}
+        stay = {worker: kinds.by_slots(tasks) & self._started for worker, tasks in stateless.items()}
+        even = self._excess.even(self._excess.stops())
+        fixed = {worker: even[worker] + kinds.load_of(tasks) for worker, tasks in stay.items()}
+        kept = {worker: minus(tasks, stay[worker]) for worker, tasks in stateless.items()}
+        return pools_of(known, Memory(), kinds, Draining(runs={}, waits={}), kept, {}, NO_TASKS, fixed)
 
 
 def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:

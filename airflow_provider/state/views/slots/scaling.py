@@ -9,10 +9,11 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
 
+from airflow_provider.assignment.balancing.portions import slots_or_mean
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import may_be_asked, stands_back
-from airflow_provider.state.views.slots.costs import slots_or_mean
+from airflow_provider.state.views.slots.costs import slots_of
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import configured, revocation_rank
 from airflow_provider.values.counted import counted
@@ -201,7 +202,7 @@ def goes(worker: WorkerId, status: StatusSnapshot) -> bool:
 
 def _leavers(workers: Collection[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterable[Leaver]:
     unfinished, runs = configured(jobs, status.tasks), revocation_rank(status.tasks).keys()
-    slots = slots_or_mean(workers, status) | dict.fromkeys(stands_back(status), 0)
+    slots = slots_or_mean(workers, slots_of(status)) | dict.fromkeys(stands_back(status), 0)
     for worker in workers:
         tasks = status.group.owned_by(worker) & unfinished if status.group else NO_TASKS
         running = tasks & runs

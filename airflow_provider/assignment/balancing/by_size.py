@@ -1,0 +1,148 @@
+"""Shares out tasks that differ in the slots that they take, as streams do: those of each size by themselves.
+
+The largest come first, and those of one slot fill what is left. What nobody has, and what waits, goes where it can
+start: with all its slots, else with the most of them that are free. A task that runs moves only for a whole step of
+balance: its worker has its slots above its share, and another one lacks as many, so it starts there at once.
+
+If all tasks have the same size, these rules come to those of module ``balance``, which are used then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from airflow_provider.assignment.balancing.balance import Pool, limited
+from airflow_provider.assignment.balancing.portions import Slots, slots_or_mean
+from airflow_provider.assignment.shares import Shares
+from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
+
+Loads = Mapping[WorkerId, int]
+"""So many slots of each worker."""
+
+
+class OfSize(NamedTuple):
+    """The tasks of one size.
+
+    :param size: how many slots each takes
+    :param kept: what each member keeps of them
+    :param own: what some members are to get back of them
+    :param unplaced: how many of them nobody has
+    """
+
+    size: int
+    kept: Shares
+    own: Shares
+    unplaced: int
+
+
+def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Loads, started: Tasks) -> list[Pool]:
+    """A pool for each size.
+
+    :param total: how many slots all tasks take
+    :param slots: the slots of the members, as far as they are known
+    :param fixed: how many slots others take that do not move
+    :param started: the tasks that run
+    """
+    waits = [
+        {worker: 0 if tasks <= started else len(tasks - started) for worker, tasks in of_size.kept.items()}
+        for of_size in sizes
+    ]
+    loads = {worker: fixed.get(worker, 0) for worker in sizes[0].kept}
+    waiting = dict.fromkeys(loads, 0)
+    for (size, kept, own, _), wait in zip(sizes, waits, strict=True):
+        for worker, tasks in kept.items():
+            loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
+            waiting[worker] += size * wait[worker]
+    pools: dict[int, Pool] = {}
+    for of_size, wait in sorted(zip(sizes, waits, strict=True), key=lambda turn: -turn[0].size):
+        pool = pools[of_size.size] = _SizePool(of_size, total, slots, loads, wait, waiting)
+        loads, waiting = pool.then()
+    return [pools[of_size.size] for of_size in sizes]
+
+
+class _SizePool(Pool):
+    """The tasks of one size, when the larger ones have their places.
+
+    :param loads: how many slots the tasks of all sizes take, those included that members are to get back
+    :param waits: how many tasks of this size each member has not started
+    :param waiting: how many slots the tasks of all sizes want that cannot start, or have not
+    """
+
+    __slots__ = ("_capacity", "_kept", "_now", "_unplaced", "_waiting", "_waits")
+
+    def __init__(
+        self, of_size: OfSize, total: int, slots: Slots, loads: Loads, waits: Mapping[WorkerId, int], waiting: Loads
+    ) -> None:
+        size, self._kept, own, self._unplaced = of_size
+        self._now = loads
+        self._capacity = slots_or_mean(self._kept, slots)
+        self._waits = waits
+        self._waiting = waiting
+        others = {
+            worker: loads[worker] - size * (len(tasks) + len(own.get(worker, NO_TASKS)))
+            for worker, tasks in self._kept.items()
+        }
+        super().__init__(total, self._kept, own, others, slots, size)
+        self.over = {}  # a share of slots is no number of tasks
+
+    def then(self) -> tuple[dict[WorkerId, int], dict[WorkerId, int]]:
+        """The loads, and what waits, when what is above the shares and what nobody has is placed."""
+        left, waiting = self._loads, dict(self._waiting)
+        for worker, number in self._excess.items():
+            left[worker] -= self.size * number
+            waiting[worker] -= self.size * min(number, self._waits[worker])
+        number = self._unplaced + len(self._spare) + self.stops
+        for worker, gets in self._seats(left, number).items() if number else ():
+            waiting[worker] += self.size * max(0, gets - self._starts(worker, left[worker]))
+            left[worker] += self.size * gets
+        return left, waiting
+
+    def _given_up(self, above: Loads) -> Mapping[WorkerId, int]:
+        if not above and not any(self._waits.values()):
+            return {}
+        stuck = {
+            worker: min(waits, _parts(self._now[worker] - self._capacity[worker], self.size))
+            for worker, waits in self._waits.items()
+            if waits
+        }
+        starts = limited(stuck, max(0, self._room(self._now) - self._unplaced))
+        steps = {worker: self._steps(worker, more) for worker, more in above.items()}
+        balance = limited(steps, max(0, self._lacking() - self._unplaced))
+        return {worker: max(starts.get(worker, 0), balance.get(worker, 0)) for worker in (*starts, *balance)}
+
+    def _steps(self, worker: WorkerId, above: int) -> int:
+        """How many tasks are whole steps of balance. Those that run are only if what waits there is not enough."""
+        load, waits = self._now[worker], self._waits[worker]
+        cannot_start = max(self._waiting[worker], load - (self._capacity[worker] or load))
+        runs = min(len(self._kept[worker]) - waits, max(0, above - cannot_start) // self.size)
+        return min(waits, above // self.size) + runs
+
+    def _lacking(self) -> int:
+        """How many more of these tasks fit into the shares."""
+        whole = self._portions.whole
+        one_more = self._portions.extras > sum([load > whole[worker] for worker, load in self._now.items()])
+        return sum([max(0, whole[worker] + one_more - load) // self.size for worker, load in self._now.items()])
+
+    def _room(self, loads: Loads) -> int:
+        """How many more of these tasks could start."""
+        return sum([self._starts(worker, load) for worker, load in loads.items()])
+
+    def _starts(self, worker: WorkerId, load: int) -> int:
+        """The same, on one worker."""
+        return _parts(self._capacity[worker] - load, self.size)
+
+    def _seats(self, loads: Loads, number: int) -> Mapping[WorkerId, int]:
+        """First the tasks that can start, wherever that is. The others wait in proportion to the slots."""
+        start = min(number, self._room(loads))
+        seats = self._portions.seats(loads, start, self.size, self._capacity)
+        if start == number:
+            return seats
+        then = {worker: load + self.size * seats[worker] for worker, load in loads.items()}
+        wait = self._portions.seats(then, number - start, self.size)
+        return {worker: number + wait[worker] for worker, number in seats.items()}
+
+
+def _parts(slots: int, size: int) -> int:
+    """How many tasks of this size start in so many slots; the last one may get fewer than it wants."""
+    return max(0, -(-slots // size))

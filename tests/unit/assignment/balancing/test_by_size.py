@@ -1,0 +1,107 @@
+"""Streams that differ in the slots that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
+from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.costs import Costs
+from airflow_provider.assignment.model import GroupAssignment, Memory, Round
+from airflow_provider.assignment.policy import IMMEDIATE
+from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+
+A, B, C = (WorkerId(name) for name in "abc")
+
+
+def streams(job: str, number: int) -> Tasks:
+    return frozenset(TaskId(job, index) for index in range(number))
+
+
+ONES, TWOS, FOUR = streams("one", 4), streams("two", 3), streams("four", 1)
+LARGE = {**dict.fromkeys(TWOS, 2), **dict.fromkeys(FOUR, 4)}
+
+
+def round_of(owned: Mapping[WorkerId, Tasks], slots: Mapping[WorkerId, int], running: Tasks, new: Tasks) -> Round:
+    return Round(
+        now_ms=0,
+        generation=GenerationId(2),
+        last_completed=GenerationId(1),
+        configured=new.union(*owned.values()),
+        owned=owned,
+        revocation_rank=dict.fromkeys(running, 1),
+        named=frozenset(owned),
+        costs=Costs(slots=slots, large=LARGE),
+    )
+
+
+def one_round(
+    owned: Mapping[WorkerId, Tasks],
+    slots: Mapping[WorkerId, int],
+    *,
+    waiting: Tasks = NO_TASKS,
+    new: Tasks = NO_TASKS,
+) -> GroupAssignment:
+    running = NO_TASKS.union(*owned.values()) - waiting
+    return assign(round_of(owned, slots, running, new), Memory(), policy=IMMEDIATE)
+
+
+def test_the_largest_comes_first_and_the_small_ones_fill_what_is_left() -> None:
+    target = one_round({A: NO_TASKS, B: NO_TASKS}, {A: 4, B: 4}, new=ONES | FOUR).target
+    assert set(target.values()) == {ONES, FOUR}
+
+
+def test_one_goes_where_its_slots_are_free() -> None:
+    """Not to where the most is lacking, since there it would get fewer."""
+    owned = {A: frozenset(sorted(ONES)[:1]), B: frozenset(sorted(ONES)[1:])}
+    assert one_round(owned, {A: 2, B: 5}, new=frozenset([min(TWOS)])).assigned == {A: NO_TASKS, B: {min(TWOS)}}
+
+
+def test_one_that_fits_nowhere_goes_where_it_gets_the_most() -> None:
+    owned = {A: frozenset(sorted(ONES)[:1]), B: frozenset(sorted(ONES)[1:])}
+    assert one_round(owned, {A: 4, B: 4}, new=FOUR).assigned[A] == FOUR
+
+
+def test_one_that_waits_moves_to_where_it_can_start() -> None:
+    first, second, _ = sorted(TWOS)
+    one = frozenset([min(ONES)])
+    for free, stops in ((1, {second}), (0, NO_TASKS)):
+        owned = {A: frozenset([first, second]), B: one}
+        assert one_round(owned, {A: 2, B: 1 + free}, waiting=frozenset([second])).revoked[A] == stops
+
+
+@pytest.mark.parametrize(("others", "stops"), [(0, 1), (1, 0), (2, 0)], ids=["4 and 0", "4 and 1", "4 and 2"])
+def test_one_that_runs_moves_only_for_a_whole_step_of_balance(others: int, stops: int) -> None:
+    twos, beside = frozenset(sorted(TWOS)[:2]), frozenset(sorted(ONES)[:others])
+    sizes = [OfSize(1, {A: NO_TASKS, B: beside}, {}, 0), OfSize(2, {A: twos, B: NO_TASKS}, {}, 0)]
+    pools = pools_by_size(sizes, 4 + others, {A: 4, B: 4}, {}, twos | beside)
+    assert [pool.stops for pool in pools] == [0, stops]
+
+
+def test_one_that_runs_is_not_stopped_because_others_wait_behind_it() -> None:
+    waiting = frozenset([TaskId("four", 1)])
+    pools = pools_by_size(
+        [
+            OfSize(1, {A: ONES, B: NO_TASKS}, {}, 0),
+            OfSize(4, {A: waiting, B: FOUR}, {}, 0),
+        ],
+        12,
+        {A: 4, B: 8},
+        {},
+        ONES | FOUR,
+    )
+    assert [pool.stops for pool in pools] == [0, 1], "what waits moves, and then nothing has to stop"
+
+
+def test_streams_of_the_same_size_count_as_ones_on_as_many_places() -> None:
+    """A worker with one slot starts one stream, as does one with three."""
+    owned = {A: NO_TASKS, B: NO_TASKS, C: NO_TASKS}
+    target = one_round(owned, {A: 1, B: 2, C: 3}, new=TWOS).target
+    assert [len(tasks) for tasks in target.values()] == [1, 1, 1]
+
+
+def test_a_stream_larger_than_all_workers_takes_all_of_one() -> None:
+    target = one_round({A: NO_TASKS, B: NO_TASKS}, {A: 2, B: 2}, new=FOUR | frozenset(sorted(ONES)[:2])).target
+    assert FOUR in target.values()
