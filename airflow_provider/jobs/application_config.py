@@ -16,6 +16,13 @@ Text: TypeAlias = str | int | float
 
 _CLASS: Final = re.compile(r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*")
 _CODE: Final = (".py", ".jar")
+_NAME: Final = re.compile(r"[\w .()-]{1,200}")
+"""It stands in lines of logs."""
+_SHELL: Final = re.compile(r"[`\\]|\{\{|\}\}|<CPS>")
+"""YARN starts a driver by a shell, and neither Spark nor YARN escapes these."""
+_WITH_ALIAS: Final = ("files", "archives")
+_ALIAS: Final = re.compile(r"#(?!\.+$)[\w.-]+$")
+"""The name by which an application finds a file."""
 _PLACES: Final[Mapping[str, str]] = {
     "py_files": "spark.submit.pyFiles",
     "jars": "spark.jars",
@@ -37,7 +44,9 @@ class CommonConfig:
     args: Annotated[
         list[Text], Meta(description="its arguments. Anybody on a worker's machine can read them: no secrets")
     ] = field(default_factory=list)
-    main_class: Annotated[str, Meta(description="of a jar; empty: as its manifest says")] = ""
+    main_class: Annotated[
+        str, Meta(description="of a jar; empty: as its manifest says. Workers allow classes by name")
+    ] = ""
     conf: Annotated[
         dict[str, Text | bool],
         Meta(description="settings of Spark that say how large it is: spark.executor.memory, …"),
@@ -102,17 +111,19 @@ def applications_of(job: str, config: Mapping[str, Any]) -> dict[str, dict[str, 
         if unknown := sorted(own.keys() - known):
             raise PlanError(job, f"can't be made: {where} has {', '.join(map(repr, unknown))}, which is no field of it")
         merged = {**common, **own, "conf": {**common.get("conf", {}), **own.get("conf", {})}}
-        if wrong := _wrong(merged):
+        name = merged["name"] = own.get("name") or PurePosixPath(merged.get("application", "")).stem
+        if wrong := what_is_wrong(merged):
             raise PlanError(job, f"can't be made: {where} {wrong}")
-        name = merged["name"] = own.get("name") or PurePosixPath(merged["application"]).stem
         if name in found:
             raise PlanError(job, f"can't be made: two applications are called {name!r}: give each a name")
         found[name] = merged
     return found
 
 
-def _wrong(merged: Mapping[str, Any]) -> str:
-    """What makes it impossible to submit it; empty: nothing."""
+def what_is_wrong(merged: Mapping[str, Any]) -> str:
+    """What makes it impossible to submit it; empty: nothing. A worker asks again: a task's config need not be from a
+    plan, for it is in a topic.
+    """
     application, main_class = merged.get("application", ""), merged.get("main_class", "")
     if not application.endswith(_CODE):
         return f"has as its application {application!r}, which is neither a *.py nor a *.jar"
@@ -120,6 +131,12 @@ def _wrong(merged: Mapping[str, Any]) -> str:
         return f"has the main_class {main_class!r}, which is none of a jar"
     if is_detached(merged) and merged.get("master") != "yarn":
         return "has the deploy_mode 'cluster', for which its master must be 'yarn'"
+    if is_detached(merged) and (unsafe := [each for each in arguments_of(merged) if _SHELL.search(each)]):
+        return f"has the argument {unsafe[0]!r}, which a shell would read otherwise on the cluster"
+    if not _NAME.fullmatch(merged.get("name", "")):
+        return f"has the name {merged.get('name', '')!r}: it must be of letters, digits, spaces and ()_.-, 200 at most"
+    if wrong := [name for name in ("properties_file", "spark_home") if merged.get(name, "/")[:1] not in ("", "/")]:
+        return f"has a {wrong[0]} that is no absolute path"
     return ""
 
 
@@ -132,6 +149,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
     """All that Spark is told about it, but its file, its arguments, its class and its file of properties."""
     settings = {name: _text(value) for name, value in config.get("conf", {}).items()}
     settings["spark.app.name"] = config["name"]
+    settings["spark.submit.deployMode"] = "cluster" if is_detached(config) else "client"
     if master := config.get("master"):
         settings["spark.master"] = master
     return settings | {setting: ",".join(config[name]) for name, setting in _LISTS.items() if config.get(name)}
@@ -143,8 +161,13 @@ def arguments_of(config: Mapping[str, Any]) -> list[str]:
 
 def places_of(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """All files and folders that it names, each with its field."""
-    single = [(name, config[name]) for name in ("application", "properties_file", "spark_home") if config.get(name)]
-    return single + [(name, place) for name in _PLACES for place in config.get(name, ())]
+    others = [(name, config[name]) for name in ("properties_file", "spark_home") if config.get(name)]
+    lists = [(name, place) for name in _PLACES for place in config.get(name, ())]
+    return [
+        ("application", config.get("application", "")),
+        *others,
+        *[(name, _ALIAS.sub("", place) if name in _WITH_ALIAS else place) for name, place in lists],
+    ]
 
 
 def _text(value: Text | bool) -> str:

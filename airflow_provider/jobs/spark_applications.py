@@ -24,10 +24,11 @@ from airflow_provider.jobs.application_config import (
     is_detached,
     places_of,
     settings_of,
+    what_is_wrong,
 )
 from airflow_provider.jobs.order import tasks_in_order
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
-from airflow_provider.spark.job.allowed_applications import AllowedApplications
+from airflow_provider.spark.job.allowed_applications import AllowedApplications, ApplicationNotAllowedError
 from airflow_provider.spark.submit.application import Application, run_application
 from airflow_provider.spark.submit.detached import Cluster, Watch
 from airflow_provider.spark.submit.output import ApplicationError, Output
@@ -89,8 +90,14 @@ class SparkApplications(SparkJob):
 
 def check_allowed(config: Mapping[str, Any], allowed: AllowedApplications) -> None:
     """:raises ApplicationNotAllowedError: naming the field that a worker does not allow"""
+    if wrong := what_is_wrong(config):
+        raise ApplicationNotAllowedError(
+            config.get("name") or "an application", "what can't be submitted", f"it {wrong}"
+        )
     for field, place in places_of(config):
         allowed.check_place(field, place)
+    if main_class := config.get("main_class"):
+        allowed.check_class("main_class", main_class)
     for coordinates in config.get("packages", ()):
         allowed.check_package("packages", coordinates)
     if master := config.get("master"):
@@ -100,7 +107,7 @@ def check_allowed(config: Mapping[str, Any], allowed: AllowedApplications) -> No
 
 def _check_there(config: Mapping[str, Any]) -> None:
     for field, place in places_of(config):
-        if place.startswith("/") and not Path(place.partition("#")[0]).exists():
+        if place.startswith("/") and not Path(place).exists():
             raise NotOnThisWorkerError(field, place)
 
 

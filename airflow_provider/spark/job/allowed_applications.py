@@ -8,7 +8,7 @@ programs can't come from a topic at all: they belong in a properties file, which
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -17,12 +17,13 @@ from airflow_provider.spark.job.session_conf import AllowedConf
 
 _PLACE: Final = re.compile(r"(?P<root>[A-Za-z][\w+.-]*://[\w.:@-]*)?(?P<path>/[\w ./:@+=~-]*)")
 """Without what Spark and Hadoop would read as a list, a pattern or an escape."""
-_ALIAS: Final = re.compile(r"#[\w.-]+$")
-"""The name by which an application finds a file."""
 _LIKE_A_PLACE: Final = re.compile(r"/|[A-Za-z][\w+.-]*://")
 _MASTER: Final = re.compile(r"yarn|spark://[^/]+|k8s://.+")
 _COORDINATES: Final = re.compile(r"[\w.-]+(?::[\w.-]+){2}")
 _PATTERN: Final = re.compile(r"[\w.*-]+(?::[\w.*-]+){2}")
+_CLASSES: Final = re.compile(r"[A-Za-z_$][\w$]*(?:\.[\w$*]+)+")
+_VALUE: Final = re.compile(r"[\w .:,+*%/@-]*")
+"""Of a setting: without what Spark replaces by other settings, or by variables of the environment."""
 _LOCAL: Final = re.compile(r"local(?:\[[\d*]+(?:,\d+)?\])?")
 _CONF: Final = AllowedConf(
     (
@@ -62,7 +63,7 @@ class AllowedApplications:
     """Of what the applications may be made that a worker submits.
 
     :param parts: absolute folders, and URLs of folders (``s3a://lake/apps``), with all that is in them; masters other
-        than ``local``; and Maven coordinates, in which ``*`` stands for any text
+        than ``local``; Maven coordinates; and main classes. In the last two, ``*`` stands for any text
     :raises ValueError: naming a part that is none of these
     """
 
@@ -70,17 +71,17 @@ class AllowedApplications:
 
     def __post_init__(self) -> None:
         for part in self.parts:
-            if _MASTER.fullmatch(part) or _PATTERN.fullmatch(part):
+            if _MASTER.fullmatch(part) or _PATTERN.fullmatch(part) or _CLASSES.fullmatch(part):
                 continue
             if not _LIKE_A_PLACE.match(part) or _steps(f"{part}/") is None:
                 raise ValueError(
-                    f"{part!r} is neither an absolute folder, nor a URL of one, a Spark master, or Maven coordinates"
-                    " such as 'org.apache.iceberg:*:1.10.1'"
+                    f"{part!r} is neither an absolute folder, nor a URL of one, a Spark master, a main class, or Maven"
+                    " coordinates such as 'org.apache.iceberg:*:1.10.1'"
                 )
 
     def check_place(self, field: str, place: str) -> None:
         """:raises ApplicationNotAllowedError: if this file, or folder, lies in none of the folders"""
-        steps = _steps(_ALIAS.sub("", place))
+        steps = _steps(place)
         if steps is None:
             raise ApplicationNotAllowedError(
                 field, repr(place), "it is no absolute path or URL, or has steps upwards, commas, patterns or escapes"
@@ -96,14 +97,23 @@ class AllowedApplications:
         if not any(_PATTERN.fullmatch(part) and fnmatchcase(coordinates, part) for part in self.parts):
             raise ApplicationNotAllowedError(field, repr(coordinates), _how("it"))
 
+    def check_class(self, field: str, name: str) -> None:
+        """A class need not be of the application's jar: many of Spark's own run whatever their arguments say.
+
+        :raises ApplicationNotAllowedError: if no part names it
+        """
+        if not any(_CLASSES.fullmatch(part) and fnmatchcase(name, part) for part in self.parts):
+            raise ApplicationNotAllowedError(field, repr(name), _how("it"))
+
     def check_master(self, field: str, master: str) -> None:
         """:raises ApplicationNotAllowedError: if it is not on this machine, and no part names it"""
         if not _LOCAL.fullmatch(master) and not (_MASTER.fullmatch(master) and master in self.parts):
             raise ApplicationNotAllowedError(field, repr(master), _how("it"))
 
-    def check_conf(self, field: str, names: Iterable[str]) -> None:
+    def check_conf(self, field: str, conf: Mapping[str, object]) -> None:
         """:raises ApplicationNotAllowedError: naming the settings that must not come from a topic"""
-        if refused := _CONF.refused(names):
+        unsafe = [name for name, value in conf.items() if not _VALUE.fullmatch(str(value))]
+        if refused := [*dict.fromkeys([*_CONF.refused(conf), *unsafe])]:
             raise ApplicationNotAllowedError(
                 field, ", ".join(map(repr, refused)), "write it into a properties_file in an allowed folder"
             )
@@ -127,4 +137,6 @@ def _steps(place: str) -> tuple[str, ...] | None:
     if found is None:
         return None
     steps = [step for step in found["path"].split("/") if step not in ("", ".")]
-    return None if ".." in steps else (found["root"] or "", *steps)
+    if found["path"].startswith("//") or any(step == ".." or step != step.strip() for step in steps):
+        return None  # Java reads "//" as the begin of a host, and Spark strips what is in lists
+    return found["root"] or "", *steps

@@ -15,7 +15,16 @@ from airflow_provider.spark.local.pyspark_internals import home_of_spark
 from airflow_provider.spark.properties import submit_options
 from airflow_provider.spark.submit.kept import run_kept
 
-_OF_THIS_PROCESS: Final = frozenset({"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"})
+_OF_THIS_PROCESS: Final = frozenset(
+    {
+        "PYSPARK_GATEWAY_PORT",
+        "PYSPARK_GATEWAY_SECRET",
+        "PYSPARK_SUBMIT_ARGS",
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+        "SPARK_CONNECT_MODE_ENABLED",
+        "SPARK_REMOTE",
+    }
+)
 """Variables of this process's own Spark."""
 _LOOPBACK: Final = ("SPARK_LOCAL_IP", "127.0.0.1")
 """This process's own Spark sets it, if it is local. Executors of a cluster could not reach a driver there."""

@@ -8,6 +8,7 @@ that process has ended. So nothing has to be stored, and there is no moment in w
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +17,8 @@ from typing import Final, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 5.0
-_KILL_TRIES: Final = 2
+_KILL_TRIES: Final = 10
+_KILL_PAUSE_S: Final = 0.5
 
 T = TypeVar("T")
 
@@ -110,17 +112,27 @@ class Watch:
         return driver
 
     def end(self) -> None:
-        """Kill all drivers with the tag that run. If the cluster does not answer, a warning names what is left."""
-        for last in (*[False] * (_KILL_TRIES - 1), True):
+        """Kill all drivers with the tag that run, and wait until they have ended: who has the work next would adopt
+        them. It looks twice, as a submission may be under way. A warning names what is left.
+        """
+        killed = set[str]()
+        why, looked = "", False
+        for _ in range(_KILL_TRIES):
             try:
-                for driver in self._cluster.find(self._tag):
-                    if driver.state is DriverState.RUNS:
+                running = [driver for driver in self._cluster.find(self._tag) if driver.state is DriverState.RUNS]
+                for driver in running:
+                    if driver.id not in killed:
                         log.info("Driver %s is killed", driver.id)
-                        self._cluster.kill(driver.id)
-                return
+                        killed.add(driver.id)
+                    self._cluster.kill(driver.id)
             except ClusterSilentError as silent:
-                if last:
-                    log.warning("What runs with the tag %s could not be killed, and goes on: %s", self._tag, silent)
+                why = str(silent)
+            else:
+                if looked and not running:
+                    return
+                why, looked = ", ".join(each.id for each in running), not running
+            time.sleep(_KILL_PAUSE_S)
+        log.warning("What runs with the tag %s could not be killed, and goes on: %s", self._tag, why)
 
     def _submitted(self, before: Driver | None) -> Driver:
         self._check()

@@ -97,7 +97,7 @@ class KeptProcess:
     def renew(self) -> None:
         """Say until when it may run."""
         now = keeper.clock_ns()  # first: the lease may be extended later, but does not end earlier
-        left_s = self._lease_left_s()
+        left_s = max(0.0, self._lease_left_s() - _MARGIN_S)
         until = "inf" if left_s == math.inf else str(now + int(left_s * 1e9))
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._stdin.fileno(), f"{until}\n".encode())

@@ -43,14 +43,7 @@ class Output:
 
     def last(self) -> str:
         """The last lines, as many as an error has room for."""
-        kept: list[str] = []
-        left = _LAST_CHARS
-        for line in reversed(self._last):
-            left -= len(line) + 1
-            if left < 0:
-                break
-            kept.append(line)
-        return "\n".join(reversed(kept)) or "(it printed nothing)"
+        return "\n".join(self._last)[-_LAST_CHARS:] or "(it printed nothing)"
 
 
 def _end_in_words(code: int) -> str:

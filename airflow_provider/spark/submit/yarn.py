@@ -12,6 +12,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -51,7 +52,9 @@ class Yarn:
         }
 
     def find(self, tag: str) -> list[Driver]:
-        answer = self._ask("GET", f"apps?applicationTags={quote(tag)}") or {}
+        answer = self._ask("GET", f"apps?applicationTags={quote(tag)}")
+        if answer is None:
+            raise ClusterSilentError("a resource manager has no list of applications: is its address right?")
         return [_driver(app) for app in (answer.get("apps") or {}).get("app") or ()]
 
     def look(self, driver_id: str) -> Driver | None:
@@ -71,7 +74,7 @@ class Yarn:
         for address in self._addresses:
             try:
                 return _answer(method, f"{address}/ws/v1/cluster/{path}", body)
-            except (OSError, ValueError) as refused:
+            except (OSError, ValueError, HTTPException) as refused:
                 refusals.append(f"{address}: {refused}")
         raise ClusterSilentError(f"no resource manager answers ({'; '.join(refusals)})")
 
@@ -131,7 +134,12 @@ def _answer(method: str, url: str, body: object) -> dict[str, Any] | None:
 
 
 def _driver(app: Mapping[str, Any]) -> Driver:
-    """A state that this module does not know counts as one before the end: then it is looked at again."""
+    """A state that this module does not know counts as one before the end: then it is looked at again.
+
+    :raises ClusterSilentError: if this is no application
+    """
+    if not {"id", "state"} <= app.keys():
+        raise ClusterSilentError("something else than a resource manager has answered")
     state, final = app["state"], app.get("finalStatus", "")
     ended = _ENDS.get(final, DriverState.FAILED) if state == "FINISHED" else _ENDS.get(state, DriverState.RUNS)
     return Driver(

@@ -130,6 +130,9 @@ def test_those_that_wait_for_each_other_are_one_task_in_order() -> None:
         ({"applications": [{"application": f"{APPS}/a.py", "arg": []}]}, r"applications\[0\] has 'arg', which is no"),
         ({"application": f"{APPS}/a.py", "applications": [{}, {}]}, "two applications are called 'a'"),
         ({"applications": [{"application": f"{APPS}/a.py", "after": ["b"]}]}, "a is to run after 'b'"),
+        ({"applications": [{"application": f"{APPS}/a.py", "name": "a\nERROR b"}]}, "has the name"),
+        ({"application": f"{APPS}/a.py", "deploy_mode": "cluster", "master": "yarn", "args": ["`id`"]}, "a shell"),
+        ({"application": f"{APPS}/a.py", "deploy_mode": "cluster", "master": "yarn", "args": ["{{(id)}}"]}, "a shell"),
         (
             {
                 "application": f"{APPS}/a.py",
@@ -160,6 +163,7 @@ def test_all_that_spark_has_a_setting_for_is_one() -> None:
         "spark.ui.enabled": "false",
         "spark.executor.cores": "2",
         "spark.app.name": "etl",
+        "spark.submit.deployMode": "client",
         "spark.master": "yarn",
         "spark.jars": "/a.jar,/b.jar",
         "spark.submit.pyFiles": "/c.zip",
@@ -204,6 +208,9 @@ class Worker:
 
     def run(self, guard: Guard | None = None, **config: Any) -> dict[str, Any]:
         (task,) = planned(spark_home=self.home, **config)
+        return self.run_task(task, guard)
+
+    def run_task(self, task: dict[str, Any], guard: Guard | None = None) -> dict[str, Any]:
         context = TaskContext(
             job="nightly",
             index=0,
@@ -219,6 +226,23 @@ class Worker:
 @pytest.fixture
 def worker(tmp_path: Path) -> Worker:
     return Worker(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "application",
+    [
+        {"name": "x", "application": "", "main_class": "org.apache.spark.deploy.SparkSubmit", "args": ["/x.py"]},
+        {"name": "x", "application": "/opt/apps/x.jar", "main_class": "org.apache.spark.deploy.SparkSubmit"},
+        {"name": "x", "application": "/opt/apps/data.csv#x.py"},
+        {"name": "x", "application": "/opt/apps/x.py", "deploy_mode": "cluster"},
+    ],
+)
+def test_a_task_that_no_plan_would_have_made_is_refused(worker: Worker, application: dict[str, Any]) -> None:
+    """Whoever writes to the topic may give a planned job other tasks."""
+    worker.allowed = ("/opt/apps",)
+    with pytest.raises(ApplicationNotAllowedError) as refused:
+        worker.run_task({"name": "x", "applications": [application]})
+    assert not is_retryable(refused.value)
 
 
 def test_applications_run_in_order_and_their_output_is_in_the_log(

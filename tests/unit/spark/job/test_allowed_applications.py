@@ -24,7 +24,6 @@ ALLOWED = AllowedApplications(
         "/opt/apps/with space/größe.py",
         "s3a://lake/apps/etl-1.0.jar",
         "hdfs:///apps/etl.jar",
-        "/opt/apps/env.tar.gz#env",
         "/opt/apps",
     ],
 )
@@ -45,6 +44,9 @@ def test_what_lies_in_an_allowed_folder_may_be_submitted(place: str) -> None:
         "/opt/apps/\\evil.py",
         "/opt/apps/a.py\n/tmp/evil.py",
         "/opt/apps/a.py#../evil",
+        "/opt/apps/env.tar.gz#env",
+        "//opt/apps/a.py",
+        "/opt/apps/.. /a.py",
         "file:///opt/apps/etl.py",
         "S3A://lake/apps/etl.jar",
         "s3a://lake.evil/apps/etl.jar",
@@ -96,24 +98,42 @@ def test_packages_are_allowed_by_their_coordinates() -> None:
 
 def test_a_topic_may_say_how_large_an_application_is_but_not_what_code_it_loads() -> None:
     ALLOWED.check_conf(
-        "conf", ["spark.executor.memory", "spark.dynamicAllocation.maxExecutors", "spark.sql.ansi.enabled"]
+        "conf",
+        {"spark.executor.memory": "2g", "spark.dynamicAllocation.maxExecutors": 3, "spark.sql.ansi.enabled": True},
     )
     with pytest.raises(ApplicationNotAllowedError) as refused:
         ALLOWED.check_conf(
             "conf",
-            [
-                "spark.executor.cores",
-                "spark.jars",
-                "spark.driver.extraJavaOptions",
-                "spark.sql.extensions",
-                "fs.s3a.key",
-            ],
+            dict.fromkeys(
+                [
+                    "spark.executor.cores",
+                    "spark.jars",
+                    "spark.driver.extraJavaOptions",
+                    "spark.sql.extensions",
+                    "fs.s3a.key",
+                ],
+                "1",
+            ),
         )
     assert "'fs.s3a.key', 'spark.driver.extraJavaOptions', 'spark.jars', 'spark.sql.extensions'" in str(refused.value)
     assert "properties_file" in str(refused.value)
 
 
-@pytest.mark.parametrize("part", ["opt/apps", "", "/opt/../apps", "/opt/*", "a:b", "ftp:/x", "spark.sql.*"])
+@pytest.mark.parametrize("value", ["${env:AIRFLOW__CORE__FERNET_KEY}", "${spark.hadoop.fs.s3a.secret.key}", "1\nx=2"])
+def test_no_value_reads_the_environment_or_other_settings(value: str) -> None:
+    with pytest.raises(ApplicationNotAllowedError, match=r"^conf: .*'spark\.task\.cpus'"):
+        ALLOWED.check_conf("conf", {"spark.task.cpus": value})
+
+
+def test_a_main_class_is_allowed_by_its_name() -> None:
+    allowed = AllowedApplications(("/opt/apps", "com.example.etl.*"))
+    allowed.check_class("main_class", "com.example.etl.Daily")
+    for other in ("org.apache.spark.deploy.SparkSubmit", "com.example.Daily", "Daily"):
+        with pytest.raises(ApplicationNotAllowedError, match=r"^main_class: "):
+            allowed.check_class("main_class", other)
+
+
+@pytest.mark.parametrize("part", ["opt/apps", "", "/opt/../apps", "/opt/*", "a:b", "ftp:/x"])
 def test_a_part_that_can_not_be_one_is_refused(part: str) -> None:
     with pytest.raises(ValueError, match="is neither an absolute folder"):
         AllowedApplications(("/opt/apps", part))

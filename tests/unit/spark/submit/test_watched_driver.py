@@ -50,6 +50,7 @@ class FakeCluster:
     def kill(self, driver_id: str) -> None:
         self._answers()
         self.killed.append(driver_id)
+        self.becomes(driver_id, DriverState.KILLED)
 
     def _answers(self) -> None:
         if self.silent:
@@ -177,6 +178,41 @@ def test_its_end_kills_all_that_runs_also_if_the_cluster_does_not_answer_at_once
     cluster.silent = 1
     cluster.watch().end()
     assert cluster.killed == ["app_2"]
+
+
+def test_its_end_lasts_until_what_it_has_killed_has_ended() -> None:
+    """Who has the work next would adopt it."""
+
+    class Slow(FakeCluster):
+        looks = 0
+
+        def kill(self, driver_id: str) -> None:
+            self.killed.append(driver_id)
+
+        def find(self, tag: str) -> list[Driver]:
+            self.looks += 1
+            if self.looks == 4:
+                self.becomes("app_1", DriverState.KILLED)
+            return super().find(tag)
+
+    cluster = Slow(driver(1, DriverState.RUNS))
+    cluster.watch().end()
+    assert cluster.drivers["app_1"].state is DriverState.KILLED
+
+
+def test_its_end_finds_what_was_being_submitted() -> None:
+    class Late(FakeCluster):
+        looks = 0
+
+        def find(self, tag: str) -> list[Driver]:
+            self.looks += 1
+            if self.looks == 2:
+                self.has("app_1", DriverState.RUNS)
+            return super().find(tag)
+
+    cluster = Late()
+    cluster.watch().end()
+    assert cluster.killed == ["app_1"]
 
 
 def test_what_could_not_be_killed_is_named(caplog: pytest.LogCaptureFixture) -> None:
