@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -39,7 +40,7 @@ _ANY: Final[Mapping[str, Any]] = {
 def routes_of(app: FastAPI) -> list[Route]:
     """All of them, with something in the place of their parameters."""
     return [
-        (method, route.path.replace("{name}", "main.js"))
+        (method, re.sub(r"{name(:path)?}", "main.js", route.path))
         for route in app.routes
         if isinstance(route, APIRoute)
         for method in sorted(route.methods)
