@@ -7,7 +7,6 @@ import contextlib
 import glob
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -60,7 +59,7 @@ class Copying:
             "kind": TaskKind.STREAMING,
             "retries": retries,
         }
-        self._input, self._output = folder / "input", folder / "output"
+        self._input, self._output, self._checkpoints = folder / "input", folder / "output", folder / "checkpoints"
         self._input.mkdir()
         self._written = 0
         self._config = config
@@ -75,7 +74,9 @@ class Copying:
         await self.all_copied()
 
     async def all_copied(self) -> None:
-        await eventually(partial(self._has, self._written), "the lines are copied")
+        await eventually(
+            lambda: self._has(self._written) and self._is_committed(), "the lines are copied, and their batch committed"
+        )
 
     def write(self) -> None:
         """Add lines, in a file that appears whole or not at all."""
@@ -100,6 +101,15 @@ class Copying:
             with contextlib.suppress(FileNotFoundError):  # Spark moves what it has written
                 copied.update(json.loads(line)["id"] for line in part.read_text().splitlines())
         return copied == set(range(LINES * files))
+
+    def _is_committed(self) -> bool:
+        """Whether no batch is under way: who is stopped in one leaves its lines to the next."""
+
+        def batches(log: str) -> set[str]:
+            return {Path(each).name for each in glob.iglob(f"{log}/[0-9]*")}  # noqa: PTH207
+
+        queries = [Path(each).parent for each in glob.iglob(f"{self._checkpoints}/**/offsets", recursive=True)]  # noqa: PTH207
+        return all(batches(f"{query}/offsets") == batches(f"{query}/commits") for query in queries)
 
     def _parts(self) -> list[Path]:
         """Unlike :meth:`pathlib.Path.rglob`, this does not fail if Spark deletes a folder meanwhile."""
