@@ -101,7 +101,7 @@ def test_and_otherwise_it_is_killed(owner: Owner, monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(ToldToStop):
         owner.run(program, check)
-    assert is_over(*seen[0])
+    wait_until(lambda: is_over(*seen[0]), "it is over")
 
 
 def test_without_a_lease_it_gets_no_time_to_end(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_it_ends_when_its_owner_stands_still_for_longer_than_the_lease(owner: Ow
         pid, start = owner.process()
         owner.lease_left_s = math.inf  # but the owner does not say so
         assert wait_until(process.exit_code) == 137
-        assert is_over(pid, start)
+        wait_until(lambda: is_over(pid, start), "it is over")
 
 
 @pytest.mark.slow
