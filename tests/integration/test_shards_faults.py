@@ -188,7 +188,8 @@ def test_shards_are_served_again_when_the_broker_is_back_and_an_outage_is_logged
     assert only.wait() == 0, only.log
     assert "Traceback" not in only.log, only.log
     assert only.log.count("is back after") <= only.log.count("can be reached") <= OUTAGES, only.log
-    assert only.log.count("shard 0 is no longer served here") == 1, only.log
+    lost = only.log.count("were assigned to other coordinators")  # if the outage was longer than its session
+    assert only.log.count("shard 0 is no longer served here") == 1 + lost, only.log
 
 
 @pytest.mark.thorough
