@@ -24,7 +24,6 @@ from airflow_provider.group.classic.member.events import (
     MayLeave,
     PerformAssignment,
     PublishGroup,
-    RebalanceHinted,
     RebalanceWanted,
     RecordRead,
     Resumed,
@@ -340,11 +339,6 @@ class Process:
             self._read = record
             self.deliver(lambda: RecordRead(now_ms=self.now, record=record, age_ms=self.wall - record.at_ms))
 
-    def hear_hint(self) -> None:
-        """It reads a record that hints at a rebalance, and may not notice that, or twice."""
-        for _ in range(self.world.network.hints(self.rng)):
-            self.deliver(lambda: RebalanceHinted(now_ms=self.now))
-
     # ---- commands out
 
     def _execute(self, command: Command) -> None:
@@ -448,7 +442,7 @@ class Process:
 
 def _humdrum(event: Event) -> bool:
     """Whether the story leaves it out as routine."""
-    return isinstance(event, (TimerFired, RebalanceHinted)) or (
+    return isinstance(event, TimerFired) or (
         isinstance(event, HeartbeatAnswered) and event.error is KafkaErrorCode.NONE
     )
 

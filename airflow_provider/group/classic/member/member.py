@@ -16,8 +16,7 @@ member is answered with its own assignment (*stable*).
 An assignment of the cooperative protocols is a difference: what to start and what to stop. If a member had to stop
 anything, it joins again as soon as that has stopped, and the group assigns the released tasks in that second round. If
 the assignment has a delay, everybody joins again when it has ended. Other members hear of a rebalance by their
-heartbeats, which are therefore frequent for a while after each round, and brought forward when the status topic hints
-at a rebalance.
+heartbeats, which are therefore frequent for a while after each round.
 
 In the extensible protocol (v3) an assignment is complete, and it may say that a task is learned before it moves
 (:mod:`~.learning`).
@@ -63,7 +62,6 @@ from airflow_provider.group.classic.member.events import (
     LearningProgressed,
     LeaveSoonRequested,
     Left,
-    RebalanceHinted,
     RebalanceWanted,
     RecordRead,
     RequestFailed,
@@ -112,7 +110,6 @@ _LATE: Final = (
     HeartbeatAnswered,
     RecordRead,
     ConfigAdvanced,
-    RebalanceHinted,
     RebalanceWanted,
     LearningProgressed,
     LearnersReady,
@@ -139,7 +136,6 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _UNJOINED),
         on(ConfigAdvanced, _note_config, _UNJOINED),
-        on(RebalanceHinted, late, _UNJOINED),
         on(RebalanceWanted, late, _UNJOINED),
         on(TasksStopped, staying.on_tasks_stopped, _UNJOINED, _PREPARING),
         on(TasksFinished, staying.on_tasks_finished, _UNJOINED, _PREPARING),
@@ -161,7 +157,6 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _PREPARING, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _PREPARING),
         on(ConfigAdvanced, _note_config, _PREPARING),
-        on(RebalanceHinted, late, _PREPARING),
         on(RebalanceWanted, late, _PREPARING),
         on(TasksStopped, staying.on_tasks_stopped, _PREPARING),
         on(TasksFinished, staying.on_tasks_finished, _PREPARING),
@@ -183,7 +178,6 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _COMPLETING),
         on(ConfigAdvanced, _note_config, _COMPLETING),
-        on(RebalanceHinted, late, _COMPLETING),
         on(RebalanceWanted, late, _COMPLETING),
         on(TasksStopped, staying.on_tasks_stopped, _COMPLETING),
         on(TasksFinished, staying.on_tasks_finished, _COMPLETING),
@@ -205,7 +199,6 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _STABLE, _PREPARING, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _STABLE, _PREPARING),
         on(ConfigAdvanced, staying.on_config_advanced, _STABLE, _PREPARING),
-        on(RebalanceHinted, staying.on_rebalance_hinted, _STABLE),
         on(RebalanceWanted, staying.on_rebalance_wanted, _STABLE, _PREPARING),
         on(TasksStopped, staying.on_tasks_stopped, _STABLE, _PREPARING),
         on(TasksFinished, staying.on_tasks_finished, _STABLE, _PREPARING),
@@ -227,7 +220,6 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _LEAVING, _FENCED, _FAILED),
         on(RecordRead, late, _LEAVING),
         on(ConfigAdvanced, late, _LEAVING),
-        on(RebalanceHinted, late, _LEAVING),
         on(RebalanceWanted, late, _LEAVING),
         on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
         on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),

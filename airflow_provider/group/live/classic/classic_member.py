@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.group.classic.member.events import (
@@ -21,7 +21,6 @@ from airflow_provider.group.classic.member.events import (
     MayLeave,
     PerformAssignment,
     PublishGroup,
-    RebalanceHinted,
     RebalanceWanted,
     RecordRead,
     Request,
@@ -68,10 +67,9 @@ log = logging.getLogger(__name__)
 
 
 def is_routine(event: Event, commands: Iterable[Command]) -> bool:
-    """Whether this is a heartbeat that goes well, or a hint that brings one forward."""
+    """Whether this is a heartbeat that goes well."""
     well = isinstance(event, HeartbeatAnswered) and event.error is KafkaErrorCode.NONE
-    usual = well or isinstance(event, (TimerFired, RebalanceHinted))
-    return usual and all(isinstance(one, SendHeartbeat) for one in commands)
+    return (well or isinstance(event, TimerFired)) and all(isinstance(one, SendHeartbeat) for one in commands)
 
 
 class GroupMember(Driving[MemberState]):
@@ -116,14 +114,8 @@ class GroupMember(Driving[MemberState]):
         self._record_read: ClassicRecord | None = None
         self._gone = None if is_gone is None else GoneMembers(state.settings, transport, topics, is_gone)
         self._ready_learners = ReadyLearners()
-        self._unsubscribe_hints: Callable[[], None] | None = None
 
     # ---- what the worker reports
-
-    def begin(self, predecessor: Predecessor) -> None:
-        """Begin, heeding hints from now on: older records in the topics hint at nothing new."""
-        self._unsubscribe_hints = self._topics.subscribe(self._hinted, About.HINTS)
-        super().begin(predecessor)
 
     def _first_event(self, predecessor: Predecessor) -> Event:
         return self._opening(
@@ -267,9 +259,6 @@ class GroupMember(Driving[MemberState]):
     def _stop_driving(self) -> None:
         super()._stop_driving()
         self._watch.close()
-        if self._unsubscribe_hints is not None:
-            self._unsubscribe_hints()
-            self._unsubscribe_hints = None
 
     # ---- the topics
 
@@ -283,9 +272,6 @@ class GroupMember(Driving[MemberState]):
 
     def _record_seen(self, record: ClassicRecord) -> None:
         """Called with a newer record before the machine handles it; for subclasses."""
-
-    def _hinted(self) -> None:
-        self.feed(RebalanceHinted(now_ms=now_ms()))
 
     def _want_rebalance(self, reason: str) -> None:
         self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))
