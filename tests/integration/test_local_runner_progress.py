@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,7 +98,7 @@ async def test_a_bounded_task_tells_what_its_own_spark_jobs_have_done(
     await progressing.start(other)
     assert await events.result(other.task) == 10
     mine = [event.progress for event in events.of(other.task) if isinstance(event, TaskProgressed)]
-    assert all(isinstance(counts, JobCounts) and counts.rows_read <= 1_015 for counts in mine)
+    assert all(isinstance(counts, JobCounts) and counts.rows_read <= 1_015 for counts in mine), mine
 
 
 async def test_a_query_tells_its_batches_and_spark_where_its_page_is(
@@ -160,6 +161,25 @@ async def test_a_stage_that_is_skipped_does_not_count(progressing: LocalRunner, 
     task = order("shuffle_once", folder=str(tmp_path))
     await progressing.start(task)
     assert await events.result(task.task) == {"begun": [3, 2, 6], "end": [3, 3, 6, 6]}
+
+
+@spark_job
+def counted_by_two(spark: SparkSession, task: TaskContext) -> object:
+    """At the end of a task, the thread that polls may still look while the task's own looks for the last time."""
+    context = spark.sparkContext
+    context.addJobTag("counted by two")
+    counted = CountedJobs(context, "counted by two")
+    for _ in range(20):
+        context.parallelize([1], 1).count()
+    with ThreadPoolExecutor(2) as threads:
+        looks = [threads.submit(look) for look in (counted.look, counted.look_at_the_end)]
+    return [look.result().tasks_done for look in looks]
+
+
+async def test_jobs_are_counted_once_when_two_threads_look(progressing: LocalRunner, events: Events) -> None:
+    task = order("counted_by_two")
+    await progressing.start(task)
+    assert await events.result(task.task) == [20, 20]
 
 
 @spark_job

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +40,8 @@ class JobCounts:
 
 
 class CountedJobs:
-    """The Spark jobs with one tag. Those that have ended are counted once, so that Spark may forget them.
+    """The Spark jobs with one tag. Those that have ended are counted once, so that Spark may forget them. Any thread
+    may look: at the end of a task, one that polls may still be at it.
 
     Spark keeps the last ``spark.ui.retainedJobs`` jobs of an application (100 here by default). If more of them end
     between two looks, some are not counted.
@@ -48,6 +50,7 @@ class CountedJobs:
     def __init__(self, context: SparkContext, tag: str) -> None:
         self._spark = context._jsc.sc()
         self._tag = tag
+        self._looking = threading.Lock()
         self._counted: set[int] = set()
         self._ended = JobCounts()
 
@@ -56,7 +59,8 @@ class CountedJobs:
 
         :raises Py4JError: if the JVM does not answer
         """
-        return self._add_up(self._so_far)
+        with self._looking:
+            return self._add_up(self._so_far)
 
     def look_at_the_end(self) -> JobCounts:
         """The same, after the code that ran the jobs has returned: Spark has done all their work, even if its counts
@@ -64,7 +68,8 @@ class CountedJobs:
 
         :raises Py4JError: if the JVM does not answer
         """
-        return self._add_up(self._in_the_end)
+        with self._looking:
+            return self._add_up(self._in_the_end)
 
     def _add_up(self, count: Callable[[Any], JobCounts]) -> JobCounts:
         known = set(self._spark.statusTracker().getJobIdsForTag(self._tag))
