@@ -68,7 +68,9 @@ class Asker:
         self._layout = layout
         self._id = secrets.token_bytes(8)
         self._correlation = itertools.count(1)
-        self._producer = Producer({**connection, "linger.ms": 0, "allow.auto.create.topics": False})
+        self._producer = Producer(
+            {**connection, "linger.ms": 0, "allow.auto.create.topics": False, "enable.idempotence": True}
+        )
         self.partition = 0
         self._consumer = Consumer(
             {
@@ -117,9 +119,10 @@ class Asker:
         message = self._consumer.poll(timeout_s)
         if message is not None and message.error() is None and message.key() == self._id:
             reply = decode_reply(message.value() or b"")
-            assert reply.header.correlation_id not in self._answered, "answered twice"
-            self._answered.add(reply.header.correlation_id)
-            self.replies[reply.header.correlation_id] = reply
+            number = reply.header.correlation_id
+            assert number not in self._answered, f"answered twice: {number}, with {reply.body}, at {message.offset()}"
+            self._answered.add(number)
+            self.replies[number] = reply
 
     def close(self) -> None:
         self._consumer.close()

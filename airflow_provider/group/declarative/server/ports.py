@@ -82,7 +82,8 @@ class ShardLog(Protocol):
         """
 
     def handled_to(self) -> int:
-        """The offset of the first request that is not handled. It is certain when the records are loaded.
+        """The offset of the first request that is not handled. It is certain when the records are loaded. 0: all that
+        are there are to be handled.
 
         :raises ShardError: no broker can tell
         """

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
@@ -303,8 +303,12 @@ class ShardServer:
 
         def begin_again(consumer: Consumer) -> None:
             if self._shards.get(shard.shard) is shard and not self._closing.is_set():
-                committed = consumer.committed([TopicPartition(REQUESTS_TOPIC, shard.shard)], timeout=_PREPARE_S)
-                consumer.seek(committed[0])
+                (begins,) = consumer.committed([TopicPartition(REQUESTS_TOPIC, shard.shard)], timeout=_PREPARE_S)
+                if begins.error is not None:
+                    raise ShardError(f"where shard {shard.shard} goes on is not known: {begins.error.str()}")
+                if begins.offset < 0:  # no request was handled yet
+                    begins.offset = OFFSET_BEGINNING
+                consumer.seek(begins)
                 self._begin(consumer, shard.shard)
 
         timer = threading.Timer(_FENCED_REST_S, self._orders.put, (begin_again,))

@@ -196,8 +196,7 @@ class Shard:
                 crossing=crossing,
             )
             count = serving.load()
-            if len(self.inbox):  # an earlier transaction or another coordinator may have handled them
-                self.inbox.pass_over(shard_log.handled_to())
+            self.inbox.pass_over(shard_log.handled_to())
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._trouble.over()
             self._unserved_since_ms = None

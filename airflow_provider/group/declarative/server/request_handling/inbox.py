@@ -43,6 +43,7 @@ class Inbox:
         self._seen: dict[str, Seen] = {}
         self._words: list[BridgeWord] = []
         self._read_to = -1
+        self._begins_at = 0
         self._ended = False
 
     @property
@@ -56,7 +57,7 @@ class Inbox:
     def put(self, requests: Sequence[RawRequest]) -> None:
         """Put requests, at least one, in the order of their offsets."""
         with self._changed:
-            self._requests.extend(requests)
+            self._requests.extend(raw for raw in requests if raw.offset >= self._begins_at)
             self._read_to = max(self._read_to, requests[-1].offset + 1)
             self._changed.notify()
 
@@ -98,8 +99,11 @@ class Inbox:
             self._words = [*taken.words, *self._words]
 
     def pass_over(self, offset: int) -> None:
-        """Drop the requests before this offset, which were handled already, perhaps by another coordinator."""
+        """Drop the requests before this offset, even those that will be read later: they were handled already, perhaps
+        by another coordinator after the consumer here was told where to begin.
+        """
         with self._changed:
+            self._begins_at = offset
             while self._requests and self._requests[0].offset < offset:
                 self._requests.popleft()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError
 
@@ -16,6 +16,8 @@ from airflow_provider.group.declarative.server.shard_records.handled import Hand
 from airflow_provider.group.declarative.server.shard_records.loading import read_records
 from airflow_provider.group.declarative.server.shard_records.producer import ShardProducer
 from airflow_provider.kafka.topics.administration.partition_ends import LatestOffsets
+
+T = TypeVar("T")
 
 _ANSWER_S: Final = 5.0
 _AGAIN_S: Final = 0.2
@@ -75,18 +77,23 @@ class KafkaShardLog:
             raise
 
     def handled_to(self) -> int:
-        return self._handled().to
+        to = self._handled().to
+        # The topic may have been created again, and its offset not yet be forgotten.
+        return to if to and self._patiently(self.end) >= to else 0
 
     def _handled(self) -> Handled:
-        """How far requests are handled. While no broker can tell, this is asked again: loading the shard again would
-        take longer, and what was loaded holds as long as nobody else begins.
+        return self._patiently(lambda: read_handled(self._config, self._shard))
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """While no broker can tell, this is asked again: loading the shard again would take longer, and what was loaded
+        holds as long as nobody else begins.
 
         :raises ShardError: no broker could tell for half a minute, or this is given up
         """
         until = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                return read_handled(self._config, self._shard)
+                return ask()
             except ShardError:
                 if time.monotonic() >= until or self._given_up.wait(_AGAIN_S):
                     raise

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, TopicPartition
 from echo_machine import EchoMachine
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
@@ -56,6 +56,7 @@ class Consuming:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.paused: set[int] = set()
+        self.committed_to = 5
         self.sought: list[int] = []
 
     def poll(self, timeout: float) -> Message | None:
@@ -85,7 +86,7 @@ class Consuming:
         self.paused -= {each.partition for each in partitions}
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return [TopicPartition(each.topic, each.partition, 5) for each in partitions]
+        return [TopicPartition(each.topic, each.partition, self.committed_to) for each in partitions]
 
     def seek(self, partition: TopicPartition) -> None:
         self.sought.append(partition.offset)
@@ -299,14 +300,18 @@ def test_nothing_is_served_before_the_number_of_shards_is_checked(monkeypatch: p
         ShardServer(KafkaSettings.from_extra(SETTINGS, conn_id="kafka"), EchoMachine)._prepare()
 
 
-def test_one_that_was_fenced_by_a_zombie_begins_again_where_the_group_is(process: Process) -> None:
+@pytest.mark.parametrize(("committed_to", "begins_at"), [(5, 5), (OFFSET_INVALID, OFFSET_BEGINNING)])
+def test_one_that_was_fenced_by_a_zombie_begins_again_where_the_group_is(
+    process: Process, committed_to: int, begins_at: int
+) -> None:
+    process.consumer.committed_to = committed_to
     process.assigned()
     process.turns(lambda: process.server.served)
     process.log.errors = [FencedError("by a zombie")]
     process.consumer.messages = [Message(0, raw(0))]
     process.turns(lambda: process.log.opened == 2)
     process.turns(lambda: process.server.served)
-    assert process.consumer.sought == [5]
+    assert process.consumer.sought == [begins_at]
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,19 @@ def test_what_a_transaction_has_handled_of_which_nobody_knew_is_not_handled_agai
     assert [reply.header.correlation_id for reply in log.replies] == [0, 1]
 
 
+def test_requests_that_another_coordinator_has_handled_since_the_consumer_was_told_its_place_are_passed_over(
+    lived: Live,
+) -> None:
+    log = MemoryLog()
+    log.committed.append(([], 2))
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    shard.put(raw(0), raw(1))
+    shard.put(raw(2))
+    wait_until(lambda: 2 in log.answers)
+    assert log.answers == {2: (0, 1)}
+
+
 def test_who_is_fenced_writes_nothing_more(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)

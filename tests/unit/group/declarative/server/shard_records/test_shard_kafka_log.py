@@ -78,7 +78,17 @@ def test_how_far_it_is_handled_is_asked_again_without_loading_it_again(monkeypat
     monkeypatch.setattr(kafka_log, "_AGAIN_S", 0.0)
     monkeypatch.setattr(kafka_log, "read_handled", read_handled)
     shard_log = log_with(monkeypatch)
+    monkeypatch.setattr(shard_log, "end", lambda: 9)
     assert shard_log.handled_to() == 9
+
+
+def test_what_was_handled_of_a_topic_that_is_gone_counts_for_nothing_in_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, Note(40, 2)))
+    shard_log = log_with(monkeypatch)
+    monkeypatch.setattr(shard_log, "end", lambda: 8)
+    assert shard_log.handled_to() == 0
 
 
 @pytest.mark.parametrize("given_up", [True, False])
