@@ -19,7 +19,7 @@ from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
 from airflow_provider.values.model import NO_TASKS, Tasks
 
-HISTORIES = 6
+HISTORIES = 4
 HUNTED = 80
 """A mistake must be noticed within this number of histories."""
 

@@ -11,7 +11,7 @@ from simulation.declarative.histories import PLANS, play
 from simulation.run import Tally, play_batch, report
 from simulation.seeds import fresh
 
-SEEDS = 4
+SEEDS = 3
 LEAST_STEPS = 50
 
 
