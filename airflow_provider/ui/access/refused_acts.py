@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,8 +13,11 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
 
 from airflow_provider.ui.world import ItsWorld
+
+log: Final = logging.getLogger(__name__)
 
 _TOLD: Final = ("conn", "group", "job", "worker")
 """What is noted of a request. The rest of it may be secret, and so may be what a refusal quotes of it."""
@@ -31,7 +35,10 @@ async def note_refused(request: Request, user: GetUserDep, world: ItsWorld) -> A
         if request.method == "POST":
             act = request.scope["route"].path.rpartition("/")[2]
             extra = json.dumps(await _told(request) | {"status": _status(refused)})
-            await run_in_threadpool(world.note, f"cospark_{act}_refused", user.get_name(), extra)
+            try:
+                await run_in_threadpool(world.note, f"cospark_{act}_refused", user.get_name(), extra)
+            except DBAPIError:
+                log.exception("no entry in the audit log says that %r was refused to %s", act, user.get_name())
         raise
 
 

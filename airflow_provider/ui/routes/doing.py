@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from fastapi import HTTPException, status
+from sqlalchemy.exc import DBAPIError
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
@@ -51,7 +52,13 @@ def done(name: str, act: Act, visit: Visit, do: Callable[[KafkaSettings], str]) 
     :raises HTTPException: if it can't be done
     """
     settings, world = visit.settings(act.conn, act.group), visit.world
-    world.note(f"cospark_{name}", visit.by, json.dumps(act.noted()))  # before it is done, so that none is missing
+    try:
+        world.note(f"cospark_{name}", visit.by, json.dumps(act.noted()))  # before it is done, so that none is missing
+    except DBAPIError as refused:
+        raise HTTPException(
+            status.HTTP_503_SERVICE_UNAVAILABLE,
+            "nothing was done, because Airflow's database did not take the entry in the audit log: try again later",
+        ) from refused
     if not world.acts.acquire(blocking=False):
         raise HTTPException(
             status.HTTP_503_SERVICE_UNAVAILABLE,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from sqlite3 import OperationalError as LockedError
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow_values import job, jobs_snapshot, status_snapshot
 from fastapi import HTTPException
 from page_bench import Page, StillTopics, make_page
+from sqlalchemy.exc import OperationalError
 
 from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
@@ -104,6 +107,18 @@ def test_what_is_refused_is_in_the_audit_log_without_what_may_be_secret(
     told: dict[str, Any] = {name: asked[name] for name in ("conn", "group", "job", "worker") if name in asked}
     assert json.loads(extra) == told | {"status": status}
     assert "hunter2" not in json.dumps(page.noted)
+
+
+def test_nothing_is_done_that_the_audit_log_does_not_take(page: Page, retried: list[str]) -> None:
+    def locked(event: str, by: str, extra: str) -> None:
+        raise OperationalError("INSERT INTO log", None, LockedError("database is locked"))
+
+    page.app.state.world = replace(page.app.state.world, note=locked)
+    with page.browser("USER") as browser:
+        answer = browser.post("/api/act/retry", json=RETRY, headers=OURS)
+    assert answer.status_code == 503
+    assert "nothing was done, because Airflow's database did not take the entry" in answer.json()["detail"]
+    assert not retried
 
 
 def test_questions_that_are_refused_and_who_has_not_logged_in_are_in_no_audit_log(page: Page) -> None:
