@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import shutil
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -14,9 +13,9 @@ from typing import Final
 
 import psutil
 from airflow_group import Group
+from cospark_command import run_cospark
 from left_behind import folder_of, line_of
 
-from airflow_provider.cli.main import main as cospark
 from demo.airflow import LocalAirflow
 
 _RUNS: Final = "/dags/~/dagRuns/~/taskInstances"
@@ -74,7 +73,4 @@ def _processes(airflow: LocalAirflow) -> str:
 
 
 def _said(command: str, group: Group) -> str:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        cospark([*command.split(), group.name, "--bootstrap-servers", group.bootstrap_servers])
-    return out.getvalue()
+    return run_cospark(group.bootstrap_servers, *command.split(), group.name).stdout

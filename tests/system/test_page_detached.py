@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from airflow_group import Group
+from cospark_command import run_cospark
 from test_page import address, without_complaint
 
-from airflow_provider.cli.main import main
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.spark.connect.server import ConnectSettings
@@ -28,10 +26,9 @@ LEDGER = TaskId("ledger", 0)
 
 def told(broker: LocalBroker, *arguments: str) -> str:
     """The output of ``cospark``, with all whitespace as single spaces."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        assert main([*arguments, "--bootstrap-servers", broker.bootstrap_servers]) == 0
-    return " ".join(out.getvalue().replace("│", " ").split())
+    run = run_cospark(broker.bootstrap_servers, *arguments)
+    assert run.returncode == 0, run.stdout
+    return " ".join(run.stdout.replace("│", " ").split())
 
 
 def said(group: Group, task: TaskId, holds: Callable[[TaskStatus], bool], what: str) -> TaskStatus:

@@ -63,6 +63,16 @@ def test_no_two_files_of_tests_have_the_same_name() -> None:
     assert [name for name, number in names.items() if number > 1] == []
 
 
+def test_system_tests_redirect_no_output() -> None:
+    """Some of them run side by side in one process, and would take each other's: see ``cospark_command.py``."""
+    redirecting = {
+        str(module.relative_to(ROOT))
+        for module in (ROOT / "tests" / "system").rglob("*.py")
+        if re.search(r"\bredirect_std|\bcap(sys|fd)\b", module.read_text(encoding="utf-8"))
+    }
+    assert redirecting == set()
+
+
 def test_unit_tests_stand_where_the_code_stands() -> None:
     """In a folder for a house, a room, or a module with several files of tests, if they are about one house at all."""
     folders = {file.parent.relative_to(UNIT) for file in UNIT.rglob("test_*.py")}
