@@ -131,7 +131,7 @@ class Coordinator:
         self._desk(group_id).untaken = untaken
 
     def claims(self, group_id: str) -> Tasks:
-        """All tasks that members of the group may run or be assigned: those that a new bridge says it owns."""
+        """The tasks that members of the group may run: those that a new bridge says it owns."""
         desk = self._desks.get(group_id)
         return NO_TASKS if desk is None else bridging.claims(desk)
 

@@ -18,7 +18,8 @@ about a task that moves here have lower epochs, and those after it has moved bac
 owns all tasks that members may run. If the first round takes a task away, the member that has it is removed, because
 classic workers may have got the task while there was no coordinator. If the classic group had a round without the
 bridge, or may have had one, all members with tasks are removed: classic workers may have had those tasks in between, in
-a higher epoch.
+a higher epoch. Of configured tasks that no member may run, no record says whether the former bridge has released them
+since the target was computed. So the bridge does not claim them, and if it has them, they wait for the next target.
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ def on_said(turn: Turn, event: BridgeSaid) -> None:
     """Configure the tasks that the bridge has, and begin an epoch if one is needed."""
     desk = turn.desk(event.group_id)
     state, is_first = desk.state, desk.bridge is None
-    known = desk.to_run if state.members else NO_TASKS
     kept = {task: epoch for task, epoch in desk.given_in.items() if task in event.tasks and epoch > state.target.epoch}
-    desk.given_in = kept | dict.fromkeys(event.tasks - known, event.epoch)
+    desk.given_in = kept | dict.fromkeys(event.tasks - _never_released(desk), event.epoch)
     desk.bridge = event
     desk.unrecorded = event.tasks if event.tasks != state.configured else None
     if is_first:  # no record tells whether the former coordinator wanted an epoch
@@ -46,6 +46,13 @@ def on_said(turn: Turn, event: BridgeSaid) -> None:
     if state.members and (desk.wants_epoch or desk.unrecorded is not None):
         turn.begin_epoch(desk)
         computing.ensure_target(turn, desk)
+
+
+def _never_released(desk: Desk) -> Tasks:
+    """The tasks that the bridge has had all the time since the target was computed, as far as this is known."""
+    if not desk.state.members:
+        return NO_TASKS
+    return desk.to_run if desk.bridge is not None else desk.to_run.intersection(desk.state.holders)
 
 
 def on_lost(turn: Turn, event: BridgeLost) -> None:
@@ -66,9 +73,8 @@ def _fence_holders_of_others(turn: Turn, desk: Desk, tasks: Tasks) -> None:
 
 
 def claims(desk: Desk) -> Tasks:
-    """All tasks that members may run or be assigned: those that a new bridge says it owns."""
-    state = desk.state
-    return frozenset(state.holders) | (state.configured if state.members else NO_TASKS)
+    """The tasks that members may run: those that a new bridge says it owns. Others may run elsewhere by now."""
+    return frozenset(desk.state.holders)
 
 
 def to_bridge(desk: Desk, asked: Tasks) -> ToBridge:
