@@ -8,6 +8,7 @@ from itertools import chain
 
 from airflow_provider.group.declarative.coordinator.desk import MadeOf, Untaken
 from airflow_provider.group.declarative.coordinator.events import (
+    BridgeClaims,
     Effects,
     Event,
     JobsRead,
@@ -85,8 +86,8 @@ class EchoMachine:
 
     def keep_target(self, group_id: str, untaken: Untaken) -> None: ...
 
-    def claims(self, group_id: str) -> Tasks:
-        return NO_TASKS
+    def claims(self, group_id: str) -> BridgeClaims:
+        return BridgeClaims()
 
     def to_bridge(self, group_id: str, asked: Tasks) -> ToBridge:
         return ToBridge(members=0, wants_epoch=False, free=NO_TASKS)

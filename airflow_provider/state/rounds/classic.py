@@ -42,6 +42,8 @@ class ClassicRecord(GroupRecord):
     :param memory: what the leader carries to the next round
     :param learner_memory: the same, including what it remembers of learners; None in a group where nothing is learned
     :param slots: the members' slots, as far as the leader knew them; empty if all of these are equal
+    :param bridged_since: the round since which the bridge has certainly been in the group without a break; None: it is
+        not in it, or this is not known
     """
 
     generation: GenerationId
@@ -50,6 +52,7 @@ class ClassicRecord(GroupRecord):
     memory: Memory
     learner_memory: LearnerMemory | None = None
     slots: Mapping[WorkerId, int] = field(default_factory=dict)
+    bridged_since: Epoch | None = None
 
     @property
     def round_id(self) -> Mapping[str, int]:
@@ -99,6 +102,7 @@ class ClassicRecord(GroupRecord):
             "memory": self._memory_to_json(),
             "learner_memory": None if self.learner_memory is None else self.learner_memory.to_json(),
             **({"slots": dict(self.slots)} if self.slots else {}),
+            **({} if self.bridged_since is None else {"bridged_since": self.bridged_since}),
         }
 
     def _memory_to_json(self) -> dict[str, Any]:
@@ -118,7 +122,7 @@ class ClassicRecord(GroupRecord):
             memory = _memory_from_json(data["memory"], assignment)
             learners = None if (said := data.get("learner_memory")) is None else LearnerMemory.from_json(said, memory)
             return cls(
-                epoch=Epoch(whole_from_json(data["epoch"], "an epoch")),
+                epoch=_epoch_from_json(data["epoch"]),
                 generation=GenerationId(whole_from_json(data["generation"], "a generation", most=HIGHEST_INDEX)),
                 leader=WorkerId(name_from_json(data["leader"])),
                 leader_member=MemberId(name_from_json(data["leader_member"])),
@@ -141,6 +145,7 @@ class ClassicRecord(GroupRecord):
                     WorkerId(name_from_json(worker)): whole_from_json(slots, "a number of slots")
                     for worker, slots in data.get("slots", {}).items()
                 },
+                bridged_since=None if (since := data.get("bridged_since")) is None else _epoch_from_json(since),
                 given_up={} if learners is None else learners.given_up,
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
                 unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),
@@ -152,6 +157,10 @@ class ClassicRecord(GroupRecord):
             )
         except (KeyError, TypeError, AttributeError) as wrong:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
+
+
+def _epoch_from_json(data: object) -> Epoch:
+    return Epoch(whole_from_json(data, "an epoch"))
 
 
 def _words_from_json(words: object, what: str) -> str:

@@ -11,7 +11,7 @@ from airflow_provider.group.classic.member.events import RecordRead, UrlChanged
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
-from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, ToBridge
+from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeClaims, BridgeLost, ToBridge
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.machine.events import Event, LeaveRequested, TasksFinished, TasksStopped
@@ -59,7 +59,7 @@ class Hands:
 class Bridge(Process):
     """It is in the candidate's process and has its clock."""
 
-    def __init__(self, world: ClassicSide, candidate: Candidate, name: str, claims: Tasks, put: PutWord) -> None:
+    def __init__(self, world: ClassicSide, candidate: Candidate, name: str, claims: BridgeClaims, put: PutWord) -> None:
         settings = MemberSettings(
             group_id="g", worker=BRIDGE, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS
         )
@@ -68,11 +68,11 @@ class Bridge(Process):
         self.touched = True
         last = world.record
         claims = still_claimed(claims, last, "g", put, self.now)
-        self.state = MemberState(settings=settings, owned=claims)
+        self.state = MemberState(settings=settings, owned=claims.tasks)
         self._put = put
         self.talk = BridgeTalk("g", claims, self, put, lambda: self.now, last)
         self.tasks = Hands(self, self.talk)  # type: ignore[assignment]
-        world.owns(self, NO_TASKS, claims)
+        world.owns(self, NO_TASKS, claims.tasks)
 
     @property
     def leaving(self) -> bool:
@@ -130,7 +130,7 @@ class SimulatedBridges:
         self._candidate = candidate
         self.bridge: Bridge | None = None
 
-    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
+    def open(self, group: str, claims: BridgeClaims, put: PutWord) -> None:
         if self.bridge is None or not self.bridge.alive:
             self.bridge = self._world.classic.bridge(self._candidate, claims, put)
 

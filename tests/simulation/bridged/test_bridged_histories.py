@@ -13,11 +13,11 @@ from simulation.failing import HistoryError
 
 from airflow_provider.group.declarative.coordinator import values
 from airflow_provider.group.declarative.coordinator.desk import Desk
-from airflow_provider.group.declarative.coordinator.events import ToBridge
+from airflow_provider.group.declarative.coordinator.events import BridgeClaims, ToBridge
 from airflow_provider.group.declarative.coordinator.handlers import bridging
 from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
-from airflow_provider.values.model import NO_TASKS, Tasks
+from airflow_provider.values.model import Tasks
 
 HISTORIES = 4
 HUNTED = 80
@@ -80,7 +80,7 @@ Mistake = tuple[Any, str, Callable[..., object], int]
 MISTAKES: dict[str, Mistake] = {
     "sessions reach beyond the lease": (Turn, "session_ms", lambda turn, desk: turn._session_ms(desk), 74),
     "the bridge lets go of what runs": (bridging, "to_bridge", _lets_go_of_what_runs, 0),
-    "the next coordinator's bridge claims nothing": (bridging, "claims", lambda _desk: NO_TASKS, 8),
+    "the next coordinator's bridge claims nothing": (bridging, "claims", lambda _desk: BridgeClaims(), 8),
     "who has what others may have stays": (bridging, "_fence_holders_of_others", lambda *_: None, 27),
     "epochs are of the group's own": (Turn, "begin_epoch", _has_epochs_of_its_own, 4),
 }

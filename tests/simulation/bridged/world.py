@@ -17,10 +17,11 @@ from simulation.failing import HistoryError
 from simulation.process import Process as ClassicProcess
 
 from airflow_provider.assignment.policy import Deferred
+from airflow_provider.group.declarative.coordinator.events import BridgeClaims
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.values.group_protocol.bridge import BRIDGE
-from airflow_provider.values.model import Epoch, TaskId, Tasks
+from airflow_provider.values.model import Epoch, TaskId
 
 Worker = ClassicProcess | DeclarativeProcess
 AT_ONCE: Final = Deferred(max_delay_ms=0)
@@ -42,12 +43,12 @@ class ClassicSide(classic_world.World):
         self._whole.stopped(process, task)
         super().ends(process, task)
 
-    def bridge(self, candidate: Candidate, claims: Tasks, put: PutWord) -> Bridge:
+    def bridge(self, candidate: Candidate, claims: BridgeClaims, put: PutWord) -> Bridge:
         self._bounces[BRIDGE] += 1
         process = Bridge(self, candidate, f"bridge{self._bounces[BRIDGE]}", claims, put)
         self.processes[BRIDGE] = process
         self.everybody.append(process)
-        self.note(f"{process.name:8} ---- begins, and claims {sorted(map(str, claims))}")
+        self.note(f"{process.name:8} ---- begins, and claims {sorted(map(str, claims.tasks))}")
         process.start(Predecessor.GONE)
         process.look()
         return process

@@ -140,8 +140,9 @@ def _record(
     memory: Memory,
     cause: Cause,
 ) -> ClassicRecord:
+    epoch = _epoch(call)
     return ClassicRecord(
-        epoch=_epoch(call),
+        epoch=epoch,
         generation=call.generation,
         leader=leader,
         leader_member=call.leader,
@@ -159,6 +160,7 @@ def _record(
         policy=call.policy if call.protocol.cooperative else None,
         lost=lost_since(names, call.absent, call.last_record),
         slots=uneven(names, call.costs.slots),
+        bridged_since=_bridged_since(call, epoch) if BRIDGE in names else None,
         unchanged=0 if _changes(decided, call.last_record) else _unchanged(call, frozenset(names), memory),
     )
 
@@ -172,6 +174,14 @@ def _epoch(call: Call) -> Epoch:
     if last is not None and last.is_round(call.generation, call.leader):
         return epoch
     return max(epoch, Epoch(call.spoken_epoch + 1))
+
+
+def _bridged_since(call: Call, epoch: Epoch) -> Epoch | None:
+    """Since which round the bridge, which is in this one, has certainly been in the group; None: not known."""
+    last = call.last_record
+    if last is None or BRIDGE not in last.members or not _is_of_last_round(call, last):
+        return epoch
+    return last.bridged_since
 
 
 def _changes(decided: GroupAssignment | LearnerAssignment, last: ClassicRecord | None) -> bool:
@@ -249,10 +259,15 @@ def _memory(call: Call) -> tuple[Memory, GenerationId]:
     record = call.last_record
     if record is None:
         return Memory(), call.last_completed
-    known = record.generation in (call.last_completed, call.generation - 1)
+    known = _is_of_last_round(call, record)
     if known or max(record.deadline_ms, *record.memory.ends_ms, 0) > call.now_ms:
         return record.memory, record.memory.generation
     return record.memory, call.last_completed
+
+
+def _is_of_last_round(call: Call, record: ClassicRecord) -> bool:
+    """Whether this record is known to be of the last completed round."""
+    return record.generation in (call.last_completed, call.generation - 1)
 
 
 def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.Weights) -> GroupAssignment:
@@ -306,7 +321,7 @@ def _downgrade_assignment(call: Call) -> dict[WorkerId, Tasks]:
     workers are recognized by their lack of an instance id: Connect has no static members, and this provider no others.
     """
     last = call.last_record
-    if last is None or last.generation not in (call.last_completed, call.generation - 1):
+    if last is None or not _is_of_last_round(call, last):
         return {}  # other rounds have passed since, so it is not known which worker has which tasks
     return {
         name: last.owned_by(name) & call.configured

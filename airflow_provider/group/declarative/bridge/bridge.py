@@ -18,7 +18,7 @@ from airflow_provider.group.classic.member.events import UrlChanged
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState
 from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
-from airflow_provider.group.declarative.coordinator.events import BridgeAsks, ToBridge
+from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeClaims, ToBridge
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.live.classic.classic_member import GroupMember
@@ -46,17 +46,22 @@ class Bridge(GroupMember):
     """The bridge of one group: a membership that is its own listener. Belongs to one event loop.
 
     :param settings: those of its membership; the worker is :data:`BRIDGE`
-    :param claims: the tasks that members of the declarative group may run
+    :param claims: what it says it owns
     :param put: takes what the bridge tells its coordinator, perhaps in another thread
     """
 
     def __init__(
-        self, settings: MemberSettings, transport: GroupTransport, topics: GroupTopics, claims: Tasks, put: PutWord
+        self,
+        settings: MemberSettings,
+        transport: GroupTransport,
+        topics: GroupTopics,
+        claims: BridgeClaims,
+        put: PutWord,
     ) -> None:
         last = last_round(topics.status)
         policy = last.policy if last is not None else None  # in case it leads: the policy of the last leader
         claims = still_claimed(claims, last, settings.group_id, put, now_ms())
-        state = MemberState(settings=settings, owned=claims)
+        state = MemberState(settings=settings, owned=claims.tasks)
         super().__init__(state, transport, topics, self, policy=policy or Deferred())
         self._talk = BridgeTalk(settings.group_id, claims, self, put, now_ms, last)
         self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()

@@ -9,7 +9,13 @@ from typing import Final
 
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.declarative.bridge.bridge import Bridge, why_lost
-from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.group.declarative.coordinator.events import (
+    BridgeAsks,
+    BridgeClaims,
+    BridgeLost,
+    BridgeSaid,
+    ToBridge,
+)
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord, PutWord
 from airflow_provider.group.live.shared import shared_topics, shared_transport
@@ -21,7 +27,7 @@ from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.values.group_protocol.bridge import BRIDGE, bridge_url
-from airflow_provider.values.model import Epoch, Tasks
+from airflow_provider.values.model import Epoch
 
 log: Final = logging.getLogger(__name__)
 
@@ -64,7 +70,7 @@ class KafkaBridges:
 
     # ---- any thread
 
-    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
+    def open(self, group: str, claims: BridgeClaims, put: PutWord) -> None:
         self._loop.call(lambda: self._open(group, claims, put))
 
     def asks(self, group: str) -> BridgeAsks:
@@ -89,7 +95,7 @@ class KafkaBridges:
 
     # ---- its loop
 
-    def _open(self, group: str, claims: Tasks, put: PutWord) -> None:
+    def _open(self, group: str, claims: BridgeClaims, put: PutWord) -> None:
         before = self._groups.get(group)
         if before is not None and before.put == put:
             return
@@ -101,7 +107,7 @@ class KafkaBridges:
         if opened is not None and opened.bridge is not None:
             opened.bridge.hear(asked, answer)
 
-    async def _take_over(self, group: str, claims: Tasks, opened: _Open, before: _Open | None) -> None:
+    async def _take_over(self, group: str, claims: BridgeClaims, opened: _Open, before: _Open | None) -> None:
         """Hold the bridge when its former instance in this process has ended. There is one if the thread that opened it
         is slow to end.
         """
@@ -109,7 +115,7 @@ class KafkaBridges:
             await self._end(before)
         await self._hold(group, claims, opened)
 
-    async def _hold(self, group: str, claims: Tasks, opened: _Open) -> None:
+    async def _hold(self, group: str, claims: BridgeClaims, opened: _Open) -> None:
         why = ""
         try:
             why = await self._drive(group, claims, opened)
@@ -126,7 +132,7 @@ class KafkaBridges:
             del self._groups[group]
         opened.put(BridgeLost(now_ms=now_ms(), group_id=group, why=why))
 
-    async def _drive(self, group: str, claims: Tasks, opened: _Open) -> str:
+    async def _drive(self, group: str, claims: BridgeClaims, opened: _Open) -> str:
         """Run the bridge until it has ended.
 
         :returns: why it is not in the group any more; empty: it has left

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.group.declarative.coordinator.events import (
+    BridgeAsks,
+    BridgeClaims,
+    BridgeLost,
+    BridgeSaid,
+    ToBridge,
+)
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
 from airflow_provider.group.holding import StopReason
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.group_protocol.bridge import BRIDGE, bridge_url
-from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
+from airflow_provider.values.model import Epoch, TaskId, Tasks
 
 
 class BridgeMembership(Protocol):
@@ -40,7 +46,7 @@ class BridgeMembership(Protocol):
 class BridgeTalk:
     """The state of one bridge.
 
-    :param claims: the tasks that members of the declarative group may run when it begins
+    :param claims: what it says it owns when it begins
     :param put: takes what the bridge tells its coordinator
     :param now_ms: the clock of leases
     :param last: the record of the last known classic round when it begins
@@ -52,7 +58,7 @@ class BridgeTalk:
     def __init__(
         self,
         group_id: str,
-        claims: Tasks,
+        claims: BridgeClaims,
         membership: BridgeMembership,
         put: PutWord,
         now_ms: Callable[[], int],
@@ -62,7 +68,7 @@ class BridgeTalk:
         self._membership: Final = membership
         self._put: Final = put
         self._now_ms: Final = now_ms
-        self._given = set(claims)
+        self._given = set(claims.tasks)
         self._stops: dict[TaskId, int] = {}
         self._finished: set[TaskId] = set()
         self._number = 0
@@ -125,9 +131,9 @@ class BridgeTalk:
 
     def assigned(self, epoch: Epoch) -> None:
         """Note that the bridge has its assignment of a classic round: it is in the group."""
-        if self._claims and self._missed_rounds_before(epoch):
+        if self._claims.tasks and self._missed_rounds_before(epoch):
             self._lose()
-        self._claims = NO_TASKS
+        self._claims = BridgeClaims()
         self._is_in = True
         self.epoch = max(self.epoch, epoch)
         self.say()
@@ -136,7 +142,7 @@ class BridgeTalk:
         """Read the record of a classic round. Before the bridge is in the group, such a round may have given the
         claimed tasks to others.
         """
-        if self._claims and (BRIDGE not in record.members or self._missed_rounds_before(record.epoch)):
+        if self._claims.tasks and (_may_be_void(self._claims, record) or self._missed_rounds_before(record.epoch)):
             self._lose()
         self._last = record
 
@@ -179,7 +185,7 @@ class BridgeTalk:
         self._put(self._said)
 
     def _lose(self) -> None:
-        self._claims = NO_TASKS
+        self._claims = BridgeClaims()
         self._put(BridgeLost(now_ms=self._now_ms(), group_id=self._group_id))
 
     def _give_up(self, tasks: Tasks) -> None:
@@ -192,14 +198,25 @@ class BridgeTalk:
         self.asks = BridgeAsks(frozenset(self._stops), self._number)
 
 
-def still_claimed(claims: Tasks, last: ClassicRecord | None, group_id: str, put: PutWord, now_ms: int) -> Tasks:
-    """The tasks that a new bridge may claim. If the last round took place without a bridge, the former bridge's lease
-    is over and others were given its tasks: then none, and the coordinator is told that the bridge was lost.
+def still_claimed(
+    claims: BridgeClaims, last: ClassicRecord | None, group_id: str, put: PutWord, now_ms: int
+) -> BridgeClaims:
+    """What a new bridge may claim, and tell the coordinator if the former bridge was lost, or may have been.
 
-    :param claims: the tasks that members of the declarative group may run
+    If the last round took place without a bridge, the former one's lease is over and others were given its tasks: then
+    it may claim nothing. If that is only possible, it claims them, because members may still run them.
+
     :param last: the record of the last known classic round
     """
-    if not claims or last is None or BRIDGE in last.members:
+    if not claims.tasks or last is None or not _may_be_void(claims, last):
         return claims
     put(BridgeLost(now_ms=now_ms, group_id=group_id))
-    return NO_TASKS
+    return claims if BRIDGE in last.members else BridgeClaims()
+
+
+def _may_be_void(claims: BridgeClaims, last: ClassicRecord) -> bool:
+    """Whether rounds may have taken place without a bridge, so that its lease was over and others were given its tasks.
+    There may be a bridge again: one whose coordinator has ended before it recorded the loss.
+    """
+    since = last.bridged_since
+    return BRIDGE not in last.members or (since is not None and since > claims.epoch)

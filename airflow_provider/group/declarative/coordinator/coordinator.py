@@ -30,6 +30,7 @@ from collections.abc import Iterable, Mapping
 
 from airflow_provider.group.declarative.coordinator.desk import Desk, MadeOf, Untaken
 from airflow_provider.group.declarative.coordinator.events import (
+    BridgeClaims,
     BridgeLost,
     BridgeSaid,
     Effects,
@@ -66,7 +67,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignmen
 from airflow_provider.group.declarative.protocol.wire.messages.refusals import refusal
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
-from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
+from airflow_provider.values.model import MemberId, Tasks
 
 
 class Coordinator:
@@ -130,10 +131,10 @@ class Coordinator:
         """Let a group keep its target because no topic takes the next one. To be called before :meth:`loaded`."""
         self._desk(group_id).untaken = untaken
 
-    def claims(self, group_id: str) -> Tasks:
-        """The tasks that members of the group may run: those that a new bridge says it owns."""
+    def claims(self, group_id: str) -> BridgeClaims:
+        """What a new bridge of the group says it owns."""
         desk = self._desks.get(group_id)
-        return NO_TASKS if desk is None else bridging.claims(desk)
+        return BridgeClaims() if desk is None else bridging.claims(desk)
 
     def to_bridge(self, group_id: str, asked: Tasks) -> ToBridge:
         """What the group's bridge has to know.

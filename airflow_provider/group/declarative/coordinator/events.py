@@ -53,6 +53,18 @@ class EpochSpoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeClaims:
+    """What a new bridge says it owns, in place of the former one.
+
+    :param tasks: the tasks that members of the declarative group may run
+    :param epoch: the last epoch of the group. The bridge must have been in all classic rounds since then
+    """
+
+    tasks: Tasks = NO_TASKS
+    epoch: Epoch = Epoch(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSaid:
     """The bridge of a group is in the classic group of that name (:mod:`.handlers.bridging`).
 

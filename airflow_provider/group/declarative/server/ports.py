@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from airflow_provider.group.declarative.coordinator.desk import MadeOf, Untaken
-from airflow_provider.group.declarative.coordinator.events import Effects, Event, ToBridge
+from airflow_provider.group.declarative.coordinator.events import BridgeClaims, Effects, Event, ToBridge
 from airflow_provider.group.declarative.protocol.exchange import Write
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import MemberId, Tasks
@@ -40,7 +40,7 @@ class Machine(Protocol):
     def keep_target(self, group_id: str, untaken: Untaken) -> None:
         """Let a group keep its target because no topic takes the next one. To be called before :meth:`loaded`."""
 
-    def claims(self, group_id: str) -> Tasks: ...
+    def claims(self, group_id: str) -> BridgeClaims: ...
 
     def to_bridge(self, group_id: str, asked: Tasks) -> ToBridge: ...
 

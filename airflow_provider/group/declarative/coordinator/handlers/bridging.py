@@ -17,19 +17,22 @@ about a task that moves here have lower epochs, and those after it has moved bac
 *Takeover.* The next coordinator lets the bridge join again under its name, which fences the former one, and say that it
 owns all tasks that members may run. If the first round takes a task away, the member that has it is removed, because
 classic workers may have got the task while there was no coordinator. If the classic group had a round without the
-bridge, or may have had one, all members with tasks are removed: classic workers may have had those tasks in between, in
-a higher epoch. Of configured tasks that no member may run, no record says whether the former bridge has released them
-since the target was computed. So the bridge does not claim them, and if it has them, they wait for the next target.
+bridge since the group's epoch, or may have had one, all members with tasks are removed: classic workers may have had
+those tasks in between, in a higher epoch. The records of classic rounds tell
+(:attr:`~airflow_provider.state.rounds.classic.ClassicRecord.bridged_since`), even if a coordinator that noticed it has
+ended before it removed the members. Of configured tasks that no member may run, no record says whether the former
+bridge has released them since the target was computed. So the bridge does not claim them, and if it has them, they wait
+for the next target.
 """
 
 from __future__ import annotations
 
 from airflow_provider.group.declarative.coordinator.desk import Desk
-from airflow_provider.group.declarative.coordinator.events import BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.group.declarative.coordinator.events import BridgeClaims, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.group.declarative.coordinator.handlers import computing, membership_changes
 from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
-from airflow_provider.values.model import NO_TASKS, Tasks
+from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 
 
 def on_said(turn: Turn, event: BridgeSaid) -> None:
@@ -72,9 +75,9 @@ def _fence_holders_of_others(turn: Turn, desk: Desk, tasks: Tasks) -> None:
             membership_changes.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
 
 
-def claims(desk: Desk) -> Tasks:
-    """The tasks that members may run: those that a new bridge says it owns. Others may run elsewhere by now."""
-    return frozenset(desk.state.holders)
+def claims(desk: Desk) -> BridgeClaims:
+    """What a new bridge says it owns: the tasks that members may run. Others may run elsewhere by now."""
+    return BridgeClaims(tasks=frozenset(desk.state.holders), epoch=Epoch(desk.state.epoch))
 
 
 def to_bridge(desk: Desk, asked: Tasks) -> ToBridge:

@@ -7,8 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
-from airflow_provider.values.model import Tasks
+from airflow_provider.group.declarative.coordinator.events import (
+    BridgeAsks,
+    BridgeClaims,
+    BridgeLost,
+    BridgeSaid,
+    ToBridge,
+)
 
 BridgeWord = BridgeSaid | BridgeLost
 PutWord = Callable[[BridgeWord], None]
@@ -18,11 +23,11 @@ PutWord = Callable[[BridgeWord], None]
 class Bridges(Protocol):
     """The bridges that this process holds. Any thread may call it. Only :meth:`close` blocks, for a few seconds."""
 
-    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
+    def open(self, group: str, claims: BridgeClaims, put: PutWord) -> None:
         """Take over the bridge to the classic group of this name from its former holder, also from one in this process.
         When it ends, for whatever reason, it says that it is lost.
 
-        :param claims: the tasks that members of the declarative group may run
+        :param claims: what it says it owns
         :param put: takes what the bridge says, and identifies the caller. To open a bridge twice has no effect
         """
 

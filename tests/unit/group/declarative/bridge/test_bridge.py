@@ -9,13 +9,13 @@ from waiting import eventually
 
 from airflow_provider.group.declarative.bridge import kafka_bridges
 from airflow_provider.group.declarative.bridge.kafka_bridges import KafkaBridges
-from airflow_provider.group.declarative.coordinator.events import BridgeLost, BridgeSaid
+from airflow_provider.group.declarative.coordinator.events import BridgeClaims, BridgeLost, BridgeSaid
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord, PutWord
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.values.group_protocol.bridge import bridge_url, stands_for
-from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
+from airflow_provider.values.model import NO_TASKS, Epoch
 
 
 @pytest.mark.parametrize("workers", [1, 2, 999_999])
@@ -35,7 +35,7 @@ class Failing(KafkaBridges):
 
     tries = 0
 
-    async def _drive(self, group: str, claims: Tasks, opened: kafka_bridges._Open) -> str:
+    async def _drive(self, group: str, claims: BridgeClaims, opened: kafka_bridges._Open) -> str:
         self.tries += 1
         if self.tries < 3:
             raise TopicError("its topics are gone")

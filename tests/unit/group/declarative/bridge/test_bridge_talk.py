@@ -9,7 +9,13 @@ from member_script import tasks
 
 from airflow_provider.assignment.model import Memory
 from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
-from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.group.declarative.coordinator.events import (
+    BridgeAsks,
+    BridgeClaims,
+    BridgeLost,
+    BridgeSaid,
+    ToBridge,
+)
 from airflow_provider.group.holding import StopReason
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.group_protocol.bridge import BRIDGE
@@ -53,7 +59,7 @@ class Talk:
     def __init__(self, claims: Tasks = NO_TASKS, last: ClassicRecord | None = None) -> None:
         self.membership = Membership()
         self.words: list[BridgeSaid | BridgeLost] = []
-        self.bridge = BridgeTalk("g", claims, self.membership, self.words.append, lambda: 5, last)
+        self.bridge = BridgeTalk("g", claimed(claims), self.membership, self.words.append, lambda: 5, last)
 
     def hear(
         self, free: str = "", *, asked: BridgeAsks | None = None, members: int = 1, wants_epoch: bool = False
@@ -66,6 +72,11 @@ class Talk:
         last = self.words[-1]
         assert isinstance(last, BridgeSaid)
         return last
+
+
+def claimed(some: Tasks) -> BridgeClaims:
+    """By members that had these tasks in epoch 3."""
+    return BridgeClaims(tasks=some, epoch=Epoch(3))
 
 
 @pytest.fixture
@@ -163,14 +174,30 @@ def test_what_is_run_when_it_begins_is_given_to_it(talk: Talk) -> None:
 def test_what_a_group_has_gone_on_without_its_bridge_with_is_not_claimed() -> None:
     words: list[BridgeSaid | BridgeLost] = []
 
-    def claimed(last: ClassicRecord | None) -> Tasks:
-        return still_claimed(tasks("a0"), last, "g", words.append, 5)
+    def still(last: ClassicRecord | None) -> Tasks:
+        return still_claimed(claimed(tasks("a0")), last, "g", words.append, 5).tasks
 
-    assert claimed(None) == tasks("a0")
-    assert claimed(a_round(BRIDGE, WorkerId("w"))) == tasks("a0")
+    assert still(None) == tasks("a0")
+    assert still(a_round(BRIDGE, WorkerId("w"))) == tasks("a0")
+    assert still(a_round(BRIDGE, WorkerId("w"), epoch=9, since=3)) == tasks("a0")
     assert words == []
-    assert claimed(a_round(WorkerId("w"))) == NO_TASKS
+    assert still(a_round(WorkerId("w"))) == NO_TASKS
     assert words == [BridgeLost(now_ms=5, group_id="g")]
+
+
+def test_a_bridge_whose_coordinator_died_before_it_knew_does_not_hide_the_rounds_without_one() -> None:
+    """It is not certain that there were any: members may still run what is claimed."""
+    words: list[BridgeSaid | BridgeLost] = []
+    again = a_round(BRIDGE, WorkerId("w"), epoch=9, since=8)
+    assert still_claimed(claimed(tasks("a0")), again, "g", words.append, 5).tasks == tasks("a0")
+    assert words == [BridgeLost(now_ms=5, group_id="g")]
+
+
+def test_a_bridge_that_finds_itself_new_in_the_group_tells_so() -> None:
+    """Rounds without it were over before its join had come, and their records are not all read."""
+    talk = Talk(tasks("a0"), last=a_round(BRIDGE, WorkerId("w")))
+    talk.bridge.read(a_round(BRIDGE, WorkerId("w"), epoch=4, since=4))
+    assert talk.words == [BridgeLost(now_ms=5, group_id="g")]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +225,7 @@ def test_rounds_without_it_while_it_is_on_its_way_have_given_away_what_it_claims
     assert talk.words == [*lost, talk.said], "once it is in, its own lease tells"
 
 
-def a_round(*workers: WorkerId, epoch: int = 3) -> ClassicRecord:
+def a_round(*workers: WorkerId, epoch: int = 3, since: int | None = None) -> ClassicRecord:
     return ClassicRecord(
         epoch=Epoch(epoch),
         generation=GenerationId(epoch),
@@ -214,6 +241,7 @@ def a_round(*workers: WorkerId, epoch: int = 3) -> ClassicRecord:
         reason="",
         at_ms=0,
         memory=Memory(),
+        bridged_since=None if since is None else Epoch(since),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from echo_machine import heartbeat_of
 
-from airflow_provider.group.declarative.coordinator.events import BridgeAsks, ToBridge
+from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeClaims, ToBridge
 from airflow_provider.group.declarative.protocol.exchange import RawRequest, Write
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC
 from airflow_provider.group.declarative.protocol.wire.messages.apis import (
@@ -113,8 +113,8 @@ class Bridges:
         self.told: list[ToBridge] = []
         self.asked = BridgeAsks()
 
-    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
-        self.opened.append((group, claims))
+    def open(self, group: str, claims: BridgeClaims, put: PutWord) -> None:
+        self.opened.append((group, claims.tasks))
         self.put = put
 
     def asks(self, group: str) -> BridgeAsks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from coordinated import GROUP, W1, W2, Shard, assigned, tasks
 
-from airflow_provider.group.declarative.coordinator.events import BridgeLost, BridgeSaid
+from airflow_provider.group.declarative.coordinator.events import BridgeClaims, BridgeLost, BridgeSaid
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
@@ -155,7 +155,7 @@ def test_when_the_bridge_is_lost_all_who_have_tasks_begin_anew(shard: Bridged) -
 def test_the_next_coordinator_removes_who_has_what_its_bridge_was_not_left(shard: Bridged) -> None:
     one_member(shard, tasks("AT1", "AT2"))
     shard.fail_over()
-    assert shard.coordinator.claims(GROUP) == tasks("AT1", "AT2")
+    assert shard.coordinator.claims(GROUP) == BridgeClaims(tasks=tasks("AT1", "AT2"), epoch=Epoch(7))
     shard.bridge(12, tasks("AT1"))
     assert W1 not in shard.group.members
     assert shard.free(tasks("AT2")) == NO_TASKS
@@ -190,14 +190,14 @@ def test_the_next_bridge_claims_nothing_that_the_former_one_may_have_released(sh
     shard.bridge(11, tasks("AT1"))  # no epoch records this before the bridge's next round
     assert shard.free(tasks("AT2")) == tasks("AT2")
     shard.fail_over()
-    assert shard.coordinator.claims(GROUP) == tasks("AT1")
+    assert shard.coordinator.claims(GROUP).tasks == tasks("AT1")
 
 
 def test_a_group_that_nobody_is_in_claims_nothing_of_its_former_life(shard: Bridged) -> None:
     one_member(shard, tasks("AT1"))
     shard.leave(W1)
     shard.fail_over()
-    assert shard.coordinator.claims(GROUP) == NO_TASKS
+    assert shard.coordinator.claims(GROUP).tasks == NO_TASKS
     shard.bridge(20, NO_TASKS)
     shard.join(W2)
     assert shard.group.configured == NO_TASKS
