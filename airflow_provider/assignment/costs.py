@@ -5,9 +5,9 @@ shared out by cost instead of by number.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Final
 
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -50,12 +50,10 @@ class Costs:
         largest worker.
         """
         most = max([self.slots.get(worker, 0) for worker in workers]) or sys.maxsize
-        largest_first = sorted(tasks & self.large.keys(), key=self.large.__getitem__, reverse=True)
-        wide: dict[int, Tasks] = {}
-        for wants, of_size in groupby(largest_first, self.large.__getitem__):
-            size = min(wants, most)
-            wide[size] = wide.get(size, NO_TASKS).union(of_size)
-        return wide if most > 1 else {}
+        by_size: defaultdict[int, list[TaskId]] = defaultdict(list)
+        for task in tasks & self.large.keys() if most > 1 else ():
+            by_size[min(self.large[task], most)].append(task)
+        return {size: frozenset(by_size[size]) for size in sorted(by_size, reverse=True)}
 
     def among(self, tasks: Tasks) -> Tasks:
         """Those of these tasks that are shared out by cost: none if all known tasks are of the same size."""

@@ -26,11 +26,10 @@ class Pool:
 
     The two kinds are counted apart: a planner costs next to nothing, so it must not outweigh a task.
 
-    :param configured: how many of this kind are configured
+    :param may_have: what members may have of what is configured of this kind
     :param kept: what each member keeps of this kind
     :param own: what some members are to get back; nobody runs it now
     :param fixed: how many more of this kind a member has that count, but don't move
-    :param slots: the members' slots, to which their shares are in proportion; by default the shares are equal
     :param size: how much each task counts; all other numbers are in the same unit
     """
 
@@ -43,11 +42,10 @@ class Pool:
 
     def __init__(
         self,
-        configured: int,
+        may_have: Portions,
         kept: Shares,
         own: Shares,
         fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
-        slots: Slots = NOT_KNOWN,
         size: int = 1,
     ) -> None:
         self.size = size
@@ -55,8 +53,8 @@ class Pool:
         loads = {
             worker: size * len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()
         }
-        self._portions = portions(configured, loads, slots)
-        above = surplus(loads, idle, self._portions, fixed)
+        self._portions = may_have
+        above = surplus(loads, idle, may_have, fixed)
         self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
         spare = {
             worker: frozenset(choose(own[worker], more // size, {})) for worker, more in above.items() if worker in own
@@ -100,6 +98,8 @@ class Pool:
         :return: what was given, by worker
         """
         tasks = plus(tasks, self._spare)
+        if not tasks:
+            return {}
         if self._portions.equal and self.size == 1:
             return deal(tasks, self._loads, self._shares, beside)
         return deal_seats(tasks, self._seats(self._loads, len(tasks)), self._shares)
@@ -118,7 +118,7 @@ def above_shares(configured: Tasks, shares: Shares, slots: Slots = NOT_KNOWN) ->
     planners = frozenset([task for task in configured if task.is_planner])
     kinds = ((planners, NOT_KNOWN), (configured - planners, slots))
     return sum(
-        Pool(len(kind), {worker: share & kind for worker, share in shares.items()}, {}, slots=slots).stops
+        Pool(portions(len(kind), shares, slots), {worker: share & kind for worker, share in shares.items()}, {}).stops
         for kind, slots in kinds
     )
 

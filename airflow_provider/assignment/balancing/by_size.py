@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from airflow_provider.assignment.balancing.balance import Pool, limited
-from airflow_provider.assignment.balancing.portions import Slots, slots_or_mean
+from airflow_provider.assignment.balancing.portions import Portions, Slots, portions, slots_or_mean
 from airflow_provider.assignment.shares import Shares
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
@@ -36,75 +36,76 @@ class OfSize(NamedTuple):
     unplaced: int
 
 
-def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Loads, started: Tasks) -> list[Pool]:
+def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Loads, waiting: Tasks) -> list[Pool]:
     """A pool for each size.
 
     :param total: how many slots all tasks take
     :param slots: the slots of the members, as far as they are known
     :param fixed: how many slots others take that do not move
-    :param started: the tasks that run
+    :param waiting: the tasks that have not started
     """
-    waits = [
-        {worker: 0 if tasks <= started else len(tasks - started) for worker, tasks in of_size.kept.items()}
-        for of_size in sizes
-    ]
-    loads = {worker: fixed.get(worker, 0) for worker in sizes[0].kept}
-    waiting = dict.fromkeys(loads, 0)
-    for (size, kept, own, _), wait in zip(sizes, waits, strict=True):
+    workers = sizes[0].kept
+    may_have, capacity = portions(total, workers, slots), slots_or_mean(workers, slots)
+    loads = {worker: fixed.get(worker, 0) for worker in workers}
+    wants = dict.fromkeys(loads, 0)
+    waits: dict[int, Loads] = {}
+    for size, kept, own, _ in sizes:
+        waits[size] = {worker: number for worker, tasks in kept.items() if (number := len(tasks & waiting))}
+        for worker, number in waits[size].items():
+            wants[worker] += size * number
         for worker, tasks in kept.items():
             loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
-            waiting[worker] += size * wait[worker]
     pools: dict[int, Pool] = {}
-    for of_size, wait in sorted(zip(sizes, waits, strict=True), key=lambda turn: -turn[0].size):
-        pool = pools[of_size.size] = _SizePool(of_size, total, slots, loads, wait, waiting)
-        loads, waiting = pool.then()
+    for of_size in sorted(sizes, key=lambda of_size: -of_size.size):
+        pool = pools[of_size.size] = _SizePool(of_size, may_have, capacity, loads, waits[of_size.size], wants)
+        loads, wants = pool.then()
     return [pools[of_size.size] for of_size in sizes]
 
 
 class _SizePool(Pool):
     """The tasks of one size, when the larger ones have their places.
 
+    :param capacity: the slots of each member
     :param loads: how many slots the tasks of all sizes take, those included that members are to get back
-    :param waits: how many tasks of this size each member has not started
-    :param waiting: how many slots the tasks of all sizes want that cannot start, or have not
+    :param waits: how many tasks of this size members have not started, without members that have started all
+    :param wants: how many slots the tasks of all sizes want that cannot start, or have not
     """
 
-    __slots__ = ("_capacity", "_kept", "_now", "_unplaced", "_waiting", "_waits")
+    __slots__ = ("_capacity", "_kept", "_now", "_unplaced", "_waits", "_wants")
 
     def __init__(
-        self, of_size: OfSize, total: int, slots: Slots, loads: Loads, waits: Mapping[WorkerId, int], waiting: Loads
+        self, of_size: OfSize, may_have: Portions, capacity: Loads, loads: Loads, waits: Loads, wants: Loads
     ) -> None:
         size, self._kept, own, self._unplaced = of_size
-        self._now = loads
-        self._capacity = slots_or_mean(self._kept, slots)
-        self._waits = waits
-        self._waiting = waiting
+        self._capacity, self._now, self._waits, self._wants = capacity, loads, waits, wants
         others = {
             worker: loads[worker] - size * (len(tasks) + len(own.get(worker, NO_TASKS)))
             for worker, tasks in self._kept.items()
         }
-        super().__init__(total, self._kept, own, others, slots, size)
+        super().__init__(may_have, self._kept, own, others, size)
         self.over = {}  # a share of slots is no number of tasks
 
-    def then(self) -> tuple[dict[WorkerId, int], dict[WorkerId, int]]:
+    def then(self) -> tuple[Loads, Loads]:
         """The loads, and what waits, when what is above the shares and what nobody has is placed."""
-        left, waiting = self._loads, dict(self._waiting)
+        places = self._unplaced + len(self._spare) + self.stops
+        if not places:
+            return self._now, self._wants
+        left, wants = self._loads, dict(self._wants)
         for worker, number in self._excess.items():
             left[worker] -= self.size * number
-            waiting[worker] -= self.size * min(number, self._waits[worker])
-        number = self._unplaced + len(self._spare) + self.stops
-        for worker, gets in self._seats(left, number).items() if number else ():
-            waiting[worker] += self.size * max(0, gets - self._starts(worker, left[worker]))
-            left[worker] += self.size * gets
-        return left, waiting
+            wants[worker] -= self.size * min(number, self._waits.get(worker, 0))
+        for worker, gets in self._seats(left, places).items():
+            if gets:
+                wants[worker] += self.size * max(0, gets - self._starts(worker, left[worker]))
+                left[worker] += self.size * gets
+        return left, wants
 
     def _given_up(self, above: Loads) -> Mapping[WorkerId, int]:
-        if not above and not any(self._waits.values()):
+        if not above and not self._waits:
             return {}
         stuck = {
             worker: min(waits, _parts(self._now[worker] - self._capacity[worker], self.size))
             for worker, waits in self._waits.items()
-            if waits
         }
         starts = limited(stuck, max(0, self._room(self._now) - self._unplaced))
         steps = {worker: self._steps(worker, more) for worker, more in above.items()}
@@ -113,8 +114,8 @@ class _SizePool(Pool):
 
     def _steps(self, worker: WorkerId, above: int) -> int:
         """How many tasks are whole steps of balance. Those that run are only if what waits there is not enough."""
-        load, waits = self._now[worker], self._waits[worker]
-        cannot_start = max(self._waiting[worker], load - (self._capacity[worker] or load))
+        load, waits = self._now[worker], self._waits.get(worker, 0)
+        cannot_start = max(self._wants[worker], load - (self._capacity[worker] or load))
         runs = min(len(self._kept[worker]) - waits, max(0, above - cannot_start) // self.size)
         return min(waits, above // self.size) + runs
 

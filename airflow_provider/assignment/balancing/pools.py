@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider.assignment.balancing.balance import NOTHING_FIXED, Pool
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
+from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.draining import Draining
 from airflow_provider.assignment.model import Load, Memory, Round
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
@@ -34,11 +35,9 @@ class Kinds:
     @classmethod
     def of(cls, round: Round) -> Kinds:  # noqa: A002  # it is KIP-415's word
         kinds = replace(cls.by_number(round), by_cost=round.costs.among(round.configured))
-        if not round.costs.large:
-            return kinds
-        by_slots = kinds.by_slots(round.configured)
-        wide = round.costs.wide(by_slots, round.owned)
-        if by_slots in wide.values():
+        wide = round.costs.wide(minus(round.configured, kinds.by_cost), round.owned) if round.costs.large else {}
+        number = len(round.configured) - len(kinds.planners) - len(kinds.by_cost)
+        if wide and number == len(next(iter(wide.values()))):
             return replace(kinds, size=max(wide))
         return replace(kinds, wide=wide)
 
@@ -130,18 +129,19 @@ def pools_of(
     of_planners, of_cost = (len(tasks) - len(draining & tasks) for tasks in (kinds.planners, kinds.by_cost))
     total = len(round.configured) - len(draining) - of_planners - of_cost
     to_place = plus(free, NO_TASKS.union(*drains.waits.values()))
-    planners = Pool(of_planners, kept_of[0], own_of[0])
+    planners = Pool(portions(of_planners, kept_of[0]), kept_of[0], own_of[0])
     if kinds.wide:
         total += sum([(size - 1) * len(minus(of_size, draining)) for size, of_size in kinds.wide.items()])
         sizes = [
             OfSize(size, kept_of[kind], own_of[kind], len(tasks))
             for kind, (size, tasks) in enumerate(zip((1, *kinds.wide), kinds.split(to_place)[1:], strict=False), 1)
         ]
-        by_slots = pools_by_size(sizes, total, slots, fixed, frozenset(round.revocation_rank))
+        waiting = round.configured.difference(round.revocation_rank)
+        by_slots = pools_by_size(sizes, total, slots, fixed, waiting)
     else:
         if kinds.size > 1:
             slots = {worker: -(-number // kinds.size) for worker, number in slots.items()}
-        by_slots = [Pool(total, kept_of[1], own_of[1], fixed, slots)]
+        by_slots = [Pool(portions(total, kept_of[1], slots), kept_of[1], own_of[1], fixed)]
     if not kinds.by_cost:
         return Pools(kinds=kinds, of_each=(planners, *by_slots))
     stays = kinds.stays(round) & round.configured

@@ -56,6 +56,8 @@ class Portions:
             for worker, whole in self.whole.items()
         }
         extras = number - sum(lacking.values())
+        if not extras:
+            return lacking
         if extras < 0:
             return self._most_lacking(lacking, number, in_proportion=size > 1)
         then = {worker: loads[worker] + size * more for worker, more in lacking.items()}

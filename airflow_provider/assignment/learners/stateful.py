@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignment.balancing.balance import Pool
+from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.learners.lessons import Excess, begin
 from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.learners.settled import Settled, all_of, of_staying
@@ -135,7 +136,7 @@ def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
 
 
 def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: Mapping[WorkerId, int]) -> Shares:
-    pool = Pool(total, shares, {worker: own & tasks for worker, own in settled.own.items()})
+    pool = Pool(portions(total, shares), shares, {worker: own & tasks for worker, own in settled.own.items()})
     return merged((pool.returned, pool.place(settled.free & tasks, beside)))
 
 

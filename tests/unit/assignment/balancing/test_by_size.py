@@ -76,7 +76,7 @@ def test_one_that_waits_moves_to_where_it_can_start() -> None:
 def test_one_that_runs_moves_only_for_a_whole_step_of_balance(others: int, stops: int) -> None:
     twos, beside = frozenset(sorted(TWOS)[:2]), frozenset(sorted(ONES)[:others])
     sizes = [OfSize(1, {A: NO_TASKS, B: beside}, {}, 0), OfSize(2, {A: twos, B: NO_TASKS}, {}, 0)]
-    pools = pools_by_size(sizes, 4 + others, {A: 4, B: 4}, {}, twos | beside)
+    pools = pools_by_size(sizes, 4 + others, {A: 4, B: 4}, {}, NO_TASKS)
     assert [pool.stops for pool in pools] == [0, stops]
 
 
@@ -90,7 +90,7 @@ def test_one_that_runs_is_not_stopped_because_others_wait_behind_it() -> None:
         12,
         {A: 4, B: 8},
         {},
-        ONES | FOUR,
+        waiting,
     )
     assert [pool.stops for pool in pools] == [0, 1], "what waits moves, and then nothing has to stop"
 

@@ -93,9 +93,9 @@ def test_nobody_gives_up_a_task_for_less_than_a_whole_one() -> None:
     slots = workers(a=2, b=3)  # of 4 tasks: quotas of 1.6 and 2.4
     for has in (workers(a=1, b=3), workers(a=2, b=2)):
         kept = {worker: streams(worker, number) for worker, number in has.items()}
-        assert not Pool(4, kept, {}, slots=slots).over
+        assert not Pool(portions(4, kept, slots), kept, {}).over
     kept = {WorkerId("a"): streams("a", 3), WorkerId("b"): streams("b", 1)}
-    assert Pool(4, kept, {}, slots=slots).over[WorkerId("a")] == (3, 2)
+    assert Pool(portions(4, kept, slots), kept, {}).over[WorkerId("a")] == (3, 2)
 
 
 def test_each_job_is_spread_in_proportion() -> None:
