@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from airflow_provider.assignment.shares import plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -19,14 +20,14 @@ class Costs:
 
     :param of: the cost of each task, in any unit
     :param left: of running tasks: how much of the cost is left
-    :param large: the slots of each task that takes more than one, streams included
+    :param large: the tasks that take more than one slot, streams included, by how many they take
     :param slots: the slots of each member. A missing one, as of each worker that a bridge stands for, counts as 1 where
         work is shared out by cost, and as the mean of the others where it is shared out by number
     """
 
     of: Mapping[TaskId, float] = field(default_factory=dict)
     left: Mapping[TaskId, float] = field(default_factory=dict)
-    large: Mapping[TaskId, int] = field(default_factory=dict)
+    large: Mapping[int, Tasks] = field(default_factory=dict)
     slots: Mapping[WorkerId, int] = field(default_factory=dict)
 
     def beside(self, others: Mapping[WorkerId, int]) -> Costs:
@@ -37,29 +38,46 @@ class Costs:
         """These costs, with the slots that the members themselves have told."""
         return replace(self, slots={**self.slots, **slots})
 
-    def slots_of(self, task: TaskId) -> int:
-        """How many slots the task takes, if its worker has that many."""
-        return self.large.get(task, 1)
+    @property
+    def size_of(self) -> dict[TaskId, int]:
+        """How many slots each large task takes, if its worker has that many."""
+        return {task: size for size, tasks in self.large.items() for task in tasks}
 
     def taken_by(self, tasks: Tasks) -> int:
         """How many slots these tasks take together."""
-        return len(tasks) + sum([self.large[task] - 1 for task in self.large.keys() & tasks])
+        return slots_for(tasks, self.large)
 
     def wide(self, tasks: Tasks, workers: Iterable[WorkerId]) -> dict[int, Tasks]:
         """Those of these tasks that take more than one slot, by their size, the largest first. None is larger than the
         largest worker.
         """
         most = max([self.slots.get(worker, 0) for worker in workers]) or sys.maxsize
-        by_size: defaultdict[int, list[TaskId]] = defaultdict(list)
-        for task in tasks & self.large.keys() if most > 1 else ():
-            by_size[min(self.large[task], most)].append(task)
-        return {size: frozenset(by_size[size]) for size in sorted(by_size, reverse=True)}
+        wide: dict[int, Tasks] = {}
+        for wants in sorted(self.large, reverse=True) if most > 1 else ():
+            if of_size := self.large[wants] & tasks:
+                size = min(wants, most)
+                wide[size] = plus(wide.get(size, NO_TASKS), of_size)
+        return wide
 
     def among(self, tasks: Tasks) -> Tasks:
         """Those of these tasks that are shared out by cost: none if all known tasks are of the same size."""
-        sizes = zip(self.of.values(), map(self.slots_of, self.of), strict=True)
+        size_of = self.size_of if self.of else {}
+        sizes = ((cost, size_of.get(task, 1)) for task, cost in self.of.items())
         first = next(sizes, None)
         return tasks & self.of.keys() if any(size != first for size in sizes) else NO_TASKS
+
+
+def slots_for(tasks: Tasks, large: Mapping[int, Tasks]) -> int:
+    """How many slots these tasks take, if they take one each, and the large ones so many."""
+    return len(tasks) + sum([(size - 1) * len(of_size & tasks) for size, of_size in large.items()])
+
+
+def by_size(large: Mapping[TaskId, int]) -> dict[int, Tasks]:
+    """The tasks of each size."""
+    sizes: defaultdict[int, list[TaskId]] = defaultdict(list)
+    for task, size in large.items():
+        sizes[size].append(task)
+    return {size: frozenset(tasks) for size, tasks in sizes.items()}
 
 
 NO_COSTS: Final = Costs()

@@ -190,13 +190,15 @@ def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) 
     number = [max(0, costs.slots.get(worker, 1)) for worker in workers]
     if not any(number):
         number = [1] * len(workers)
-    left = [sorted([(costs.left[task], costs.slots_of(task)) for task in tasks], reverse=True) for tasks in running]
+    size_of = costs.size_of
+    left = [sorted([(costs.left[task], size_of.get(task, 1)) for task in tasks], reverse=True) for tasks in running]
     return [after([0.0] * slots, of_worker) for slots, of_worker in zip(number, left, strict=True)]
 
 
 def _work(tasks: Sequence[TaskId], of_each: Iterable[float], costs: Costs, *, most: int) -> list[Work]:
     """:param most: the most slots that a worker has: no task takes more"""
-    wide = [min(costs.slots_of(task), most) for task in tasks] if costs.large else repeat(1, len(tasks))
+    size_of = costs.size_of
+    wide = [min(size_of.get(task, 1), most) for task in tasks] if size_of else repeat(1, len(tasks))
     return list(zip(of_each, wide, strict=True))
 
 

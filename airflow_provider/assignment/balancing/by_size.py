@@ -127,7 +127,8 @@ class _SizePool(Pool):
 
     def _room(self, loads: Loads) -> int:
         """How many more of these tasks could start."""
-        return sum([self._starts(worker, load) for worker, load in loads.items()])
+        capacity, size = self._capacity, self.size
+        return sum([max(0, -((load - capacity[worker]) // size)) for worker, load in loads.items()])
 
     def _starts(self, worker: WorkerId, load: int) -> int:
         """The same, on one worker."""

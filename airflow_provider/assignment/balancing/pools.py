@@ -9,6 +9,7 @@ from airflow_provider.assignment.balancing.balance import NOTHING_FIXED, Pool
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
 from airflow_provider.assignment.balancing.portions import portions
+from airflow_provider.assignment.costs import slots_for
 from airflow_provider.assignment.draining import Draining
 from airflow_provider.assignment.model import Load, Memory, Round
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
@@ -60,7 +61,7 @@ class Kinds:
 
     def load_of(self, tasks: Tasks) -> int:
         """How many slots these tasks take; how many they are, if all are of the same size."""
-        return len(tasks) + sum([(size - 1) * len(of_size & tasks) for size, of_size in self.wide.items()])
+        return slots_for(tasks, self.wide)
 
     def stays(self, round: Round) -> Tasks:  # noqa: A002
         """The tasks that do not move in this round. Tasks by cost are never stopped while they run."""

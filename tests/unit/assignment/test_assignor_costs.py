@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_provider.assignment import cooperative, eager, weights
 from airflow_provider.assignment.balancing.by_cost import CostPool
-from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.assignment.costs import NO_COSTS, Costs, by_size
 from airflow_provider.assignment.learners import extensible
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
@@ -39,7 +39,7 @@ def costing(
     return Costs(
         of={TaskId("a", index): cost for index, cost in enumerate(of)},
         left={TaskId("a", index): rest for index, rest in (left or {}).items()},
-        large={TaskId("a", index): wants for index, wants in (large or {}).items()},
+        large=by_size({TaskId("a", index): wants for index, wants in (large or {}).items()}),
         slots=dict.fromkeys((W1, W2, W3), slots),
     )
 
@@ -92,9 +92,9 @@ def both_rounds(known: Round) -> Mapping[WorkerId, Tasks]:
 def ends(tasks: Iterable[TaskId], of: Costs, worker: WorkerId) -> list[float]:
     """When each slot is free, if running tasks continue and the longest waiting one always comes next."""
     free_at = [0.0] * of.slots.get(worker, 1)
-    running = sorted([(of.left[task], of.slots_of(task)) for task in tasks if task in of.left], reverse=True)
+    running = sorted([(of.left[task], of.size_of.get(task, 1)) for task in tasks if task in of.left], reverse=True)
     waiting = sorted([task for task in tasks if task not in of.left], key=lambda task: (-of.of[task], task))
-    for rest, wants in (*running, *((of.of[task], of.slots_of(task)) for task in waiting)):
+    for rest, wants in (*running, *((of.of[task], of.size_of.get(task, 1)) for task in waiting)):
         taken = min(wants, len(free_at))
         free_at = sorted([*free_at[taken:], *[free_at[taken - 1] + rest] * taken])
     return free_at
@@ -222,7 +222,7 @@ def level_of(known: Round) -> float:
     running = of.left.keys() & NO_TASKS.union(*known.owned.values())
     free_at = sorted(at for worker, tasks in known.owned.items() for at in ends(tasks & running, of, worker))
     most = max(map(of.slots.__getitem__, known.owned))
-    work = sum(of.of[task] * min(of.slots_of(task), most) for task in known.configured - running)
+    work = sum(of.of[task] * min(of.size_of.get(task, 1), most) for task in known.configured - running)
     return min((work + sum(free_at[:number])) / number for number in range(1, len(free_at) + 1))
 
 
@@ -260,7 +260,7 @@ def test_no_slot_is_free_if_tasks_run_in_all_of_them() -> None:
 
 def test_a_stream_with_all_slots_leaves_none_to_others() -> None:
     stream = TaskId("s", 0)
-    of = replace(costing(5, 4, 3, 2, slots=2), large={stream: 2})
+    of = replace(costing(5, 4, 3, 2, slots=2), large={2: frozenset([stream])})
     known = round_of({W1: frozenset({stream}), W2: NO_TASKS}, of, configured=frozenset({stream, *of.of}))
     for asked in (known, replace(known, stays=frozenset({stream}))):
         assert both_rounds(asked) == {W1: frozenset({stream}), W2: frozenset(of.of)}

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
 from airflow_provider.assignment.cooperative import assign
-from airflow_provider.assignment.costs import Costs
+from airflow_provider.assignment.costs import Costs, by_size
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
@@ -33,7 +33,7 @@ def round_of(owned: Mapping[WorkerId, Tasks], slots: Mapping[WorkerId, int], run
         owned=owned,
         revocation_rank=dict.fromkeys(running, 1),
         named=frozenset(owned),
-        costs=Costs(slots=slots, large=LARGE),
+        costs=Costs(slots=slots, large=by_size(LARGE)),
     )
 
 

@@ -112,7 +112,7 @@ def test_the_slots_of_tasks_are_known_before_their_costs() -> None:
 
     known = planned(JOB)
     assert known.of == dict.fromkeys(WANTED, 1)
-    assert known.large == {A1: 4, A2: 2}
+    assert known.large == {4: {A1}, 2: {A2}}
     assert known.among(frozenset(WANTED)) == frozenset(WANTED), "they are not alike"
     streams = planned(replace(JOB, kind=TaskKind.STREAMING))
     assert (streams.of, streams.large) == ({}, known.large), "they have no end, and others have not what they take"
