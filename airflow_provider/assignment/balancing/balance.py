@@ -10,7 +10,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.assignment.balancing.portions import NOT_KNOWN, Portions, Slots, portions
+from airflow_provider.assignment.balancing.portions import Portions
 from airflow_provider.assignment.balancing.spread import NOTHING_BESIDE, deal, deal_seats
 from airflow_provider.assignment.model import Load
 from airflow_provider.assignment.shares import Shares, minus, plus
@@ -111,16 +111,6 @@ class Pool:
     def _seats(self, loads: Mapping[WorkerId, int], number: int) -> Mapping[WorkerId, int]:
         """How many of so many tasks each worker gets."""
         return self._portions.seats(loads, number)
-
-
-def above_shares(configured: Tasks, shares: Shares, slots: Slots = NOT_KNOWN) -> int:
-    """How many planners and tasks would have to move so that nobody has more than its share."""
-    planners = frozenset([task for task in configured if task.is_planner])
-    kinds = ((planners, NOT_KNOWN), (configured - planners, slots))
-    return sum(
-        Pool(portions(len(kind), shares, slots), {worker: share & kind for worker, share in shares.items()}, {}).stops
-        for kind, slots in kinds
-    )
 
 
 def surplus(

@@ -10,7 +10,7 @@ from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
 from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.costs import slots_for
-from airflow_provider.assignment.draining import Draining
+from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.model import Load, Memory, Round
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -126,13 +126,13 @@ def pools_of(
     :param fixed: how much more each member has that does not move (:meth:`Kinds.load_of`)
     """
     kept_of, own_of = _by_kind(drains.others(kept), kinds), _by_kind(drains.others(own), kinds)
-    draining, slots = drains.kept, round.costs.slots
-    of_planners, of_cost = (len(tasks) - len(draining & tasks) for tasks in (kinds.planners, kinds.by_cost))
-    total = len(round.configured) - len(draining) - of_planners - of_cost
+    runs_there, slots = drains.kept, round.costs.slots
+    of_planners, of_cost = (len(tasks) - len(runs_there & tasks) for tasks in (kinds.planners, kinds.by_cost))
+    total = len(round.configured) - len(runs_there) - of_planners - of_cost
     to_place = plus(free, NO_TASKS.union(*drains.waits.values()))
     planners = Pool(portions(of_planners, kept_of[0]), kept_of[0], own_of[0])
     if kinds.wide:
-        total += sum([(size - 1) * len(minus(of_size, draining)) for size, of_size in kinds.wide.items()])
+        total += sum([(size - 1) * len(minus(of_size, runs_there)) for size, of_size in kinds.wide.items()])
         sizes = [
             OfSize(size, kept_of[kind], own_of[kind], len(tasks))
             for kind, (size, tasks) in enumerate(zip((1, *kinds.wide), kinds.split(to_place)[1:], strict=False), 1)
@@ -156,6 +156,11 @@ def pools_of(
     costs = round.costs.beside({worker: round.costs.taken_by(tasks) for worker, tasks in never_end.items()})
     by_cost = CostPool(kept_of[-1], own_of[-1], to_place & kinds.by_cost, costs, calm=memory.revoked_in_previous)
     return Pools(kinds=kinds, of_each=(planners, *by_slots, by_cost))
+
+
+def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
+    """How many planners and tasks would have to move so that nobody has more than its share."""
+    return pools_of(round, Memory(), Kinds.of(round), draining(round, shares), shares, {}, NO_TASKS).stops
 
 
 def _by_kind(shares: Shares, kinds: Kinds) -> list[Shares]:

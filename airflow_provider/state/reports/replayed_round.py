@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider.assignment.balancing.balance import above_shares
+from airflow_provider.assignment.balancing.pools import above_shares
 from airflow_provider.assignment.learners.model import (
     LearnedRule,
     LearnerAssignment,
@@ -50,7 +50,7 @@ def _why_not_back(this: Round, memory: Memory, move: Move) -> str:
 
 def held_back(this: Round, decided: GroupAssignment, policy: Policy) -> Iterator[str]:
     """A sentence about moves for balance that a policy of steps leaves for later."""
-    left = above_shares(this.configured, decided.target, this.costs.slots)
+    left = above_shares(this, decided.target)
     if not isinstance(policy, Incremental) or not left or decided.memory.ends_ms:
         return
     it = "it stays where it is" if left == 1 else "they stay where they are"

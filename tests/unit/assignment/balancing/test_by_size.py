@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
+from airflow_provider.assignment.balancing.pools import above_shares
 from airflow_provider.assignment.cooperative import assign
 from airflow_provider.assignment.costs import Costs, by_size
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
@@ -105,3 +106,13 @@ def test_streams_of_the_same_size_count_as_ones_on_as_many_places() -> None:
 def test_a_stream_larger_than_all_workers_takes_all_of_one() -> None:
     target = one_round({A: NO_TASKS, B: NO_TASKS}, {A: 2, B: 2}, new=FOUR | frozenset(sorted(ONES)[:2])).target
     assert FOUR in target.values()
+
+
+@pytest.mark.parametrize(
+    ("shares", "above"),
+    [({A: FOUR, B: ONES}, 0), ({A: frozenset(sorted(TWOS)[:2]), B: NO_TASKS}, 1)],
+    ids=["one of four beside four of one", "two of two beside none"],
+)
+def test_what_is_above_the_shares_is_counted_in_slots(shares: Mapping[WorkerId, Tasks], above: int) -> None:
+    running = NO_TASKS.union(*shares.values())
+    assert above_shares(round_of(shares, {A: 4, B: 4}, running, NO_TASKS), shares) == above

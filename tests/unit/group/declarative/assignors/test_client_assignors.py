@@ -7,9 +7,9 @@ from assigned_group import DeclarativeGroup, ids, jobs, moved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment.balancing.balance import above_shares
+from airflow_provider.assignment.balancing.pools import above_shares
 from airflow_provider.assignment.costs import Costs
-from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.assignment.model import LeaveReason, Round
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental
 from airflow_provider.group.declarative.assignors import (
     CooperativeAssignor,
@@ -31,7 +31,16 @@ from airflow_provider.group.declarative.assignors.remembered import (
     encode_remembered,
 )
 from airflow_provider.group.declarative.protocol.model import AssignorMetadata
-from airflow_provider.values.model import NO_TASKS, ConnectProtocol, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.values.model import (
+    NO_GENERATION,
+    NO_TASKS,
+    ConnectProtocol,
+    GenerationId,
+    MemberId,
+    TaskId,
+    Tasks,
+    WorkerId,
+)
 
 patient = settings(deadline=None)
 DELAY_MS = 300_000
@@ -380,7 +389,9 @@ def is_balanced(group: DeclarativeGroup) -> bool:
 
 def needed(kept: dict[MemberId, Tasks], configured: Tasks) -> int:
     """How many tasks have to leave a member that is still there, for balance."""
-    return above_shares(configured, {WorkerId(one): share & configured for one, share in kept.items()})
+    shares = {WorkerId(one): share & configured for one, share in kept.items()}
+    now = Round(now_ms=0, generation=GenerationId(1), last_completed=NO_GENERATION, configured=configured, owned=shares)
+    return above_shares(now, shares)
 
 
 @pytest.mark.slow
