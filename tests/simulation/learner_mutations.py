@@ -227,7 +227,7 @@ LEARNER_MUTATIONS = (
     Mutation(
         name="gives a task with state back to the worker that had no slot for it",
         module="airflow_provider.assignment.learners.stateful",
-        edits=(("pool.place(settled.free & tasks, beside)", "pool.place(settled.free & tasks)"),),
+        edits=((", beside=beside\n", "\n"),),
         unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(

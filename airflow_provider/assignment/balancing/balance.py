@@ -30,10 +30,11 @@ class Pool:
     :param kept: what each member keeps of this kind
     :param own: what some members are to get back; nobody runs it now
     :param fixed: how many more of this kind a member has that count, but don't move
+    :param beside: see :func:`.spread.deal`
     :param size: how much each task counts; all other numbers are in the same unit
     """
 
-    __slots__ = ("_excess", "_fixed", "_portions", "_shares", "_spare", "over", "returned", "size")
+    __slots__ = ("_beside", "_excess", "_fixed", "_portions", "_shares", "_spare", "over", "returned", "size")
 
     returned: Shares
     """What each member gets back: its own, as far as it is within its share."""
@@ -47,6 +48,7 @@ class Pool:
         own: Shares,
         fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
         size: int = 1,
+        beside: Mapping[WorkerId, int] = NOTHING_BESIDE,
     ) -> None:
         self.size = size
         idle = {worker: size * len(tasks) for worker, tasks in own.items()}
@@ -64,6 +66,7 @@ class Pool:
         left = {worker: more - size * len(spare.get(worker, ())) for worker, more in above.items()}
         excess = self._given_up(left)
         self._excess = {worker: min(number, len(kept[worker])) for worker, number in excess.items() if number > 0}
+        self._beside = beside
         self._fixed = fixed
         self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
 
@@ -90,18 +93,17 @@ class Pool:
                 self._shares[worker] -= taken[worker]
         return taken
 
-    def place(self, tasks: Tasks, beside: Mapping[WorkerId, int] = NOTHING_BESIDE) -> dict[WorkerId, list[TaskId]]:
+    def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
         """Give tasks to the workers that lack the most of their shares, and with them what is above the share of the
         worker that had it.
 
-        :param beside: see :func:`.spread.deal`
         :return: what was given, by worker
         """
         tasks = plus(tasks, self._spare)
         if not tasks:
             return {}
         if self._portions.equal and self.size == 1:
-            return deal(tasks, self._loads, self._shares, beside)
+            return deal(tasks, self._loads, self._shares, self._beside)
         return deal_seats(tasks, self._seats(self._loads, len(tasks)), self._shares)
 
     @property

@@ -142,7 +142,9 @@ def pools_of(
     else:
         if kinds.size > 1:
             slots = {worker: -(-number // kinds.size) for worker, number in slots.items()}
-        by_slots = [Pool(portions(total, kept_of[1], slots), kept_of[1], own_of[1], fixed)]
+        by_slots = [
+            Pool(portions(total, kept_of[1], slots), kept_of[1], own_of[1], fixed, beside=_run(kept_of[-1], round))
+        ]
     if not kinds.by_cost:
         return Pools(kinds=kinds, of_each=(planners, *by_slots))
     stays = kinds.stays(round) & round.configured
@@ -150,6 +152,7 @@ def pools_of(
         (
             *kept_of[1:-1],
             *[pool.returned for pool in by_slots],
+            *[pool.place(of_kind) for pool, of_kind in zip(by_slots, kinds.split(to_place)[1:], strict=False)],
             {worker: round.owned[worker] & stays for worker in kept_of[1]},
         )
     )
@@ -161,6 +164,12 @@ def pools_of(
 def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
     """How many planners and tasks would have to move so that nobody has more than its share."""
     return pools_of(round, Memory(), Kinds.of(round), draining(round, shares), shares, {}, NO_TASKS).stops
+
+
+def _run(by_cost: Shares, round: Round) -> dict[WorkerId, int]:  # noqa: A002
+    """How many slots of each worker are taken by the tasks by cost that it runs."""
+    running = frozenset(round.costs.left)
+    return {worker: round.costs.taken_by(tasks & running) for worker, tasks in by_cost.items()} if running else {}
 
 
 def _by_kind(shares: Shares, kinds: Kinds) -> list[Shares]:

@@ -136,8 +136,10 @@ def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
 
 
 def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: Mapping[WorkerId, int]) -> Shares:
-    pool = Pool(portions(total, shares), shares, {worker: own & tasks for worker, own in settled.own.items()})
-    return merged((pool.returned, pool.place(settled.free & tasks, beside)))
+    pool = Pool(
+        portions(total, shares), shares, {worker: own & tasks for worker, own in settled.own.items()}, beside=beside
+    )
+    return merged((pool.returned, pool.place(settled.free & tasks)))
 
 
 def _without_state(settled: Settled, shares: Shares, tasks: Tasks) -> dict[WorkerId, int]:
