@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
-
-from airflow_provider.hooks.kafka_connection import defined, settings_in
+from airflow_provider.hooks.group_access import GroupAccess
 from airflow_provider.integration.operator_parameters.parameters import choice, milliseconds, scale_goal
-from airflow_provider.integration.task_failures.patience import patiently
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
-from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER, Needs
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.connect.server import AllowedServers
 from airflow_provider.state.metrics.room import NO_ROOM, Room, room
@@ -48,14 +39,9 @@ from airflow_provider.values.model import WorkerId
 if TYPE_CHECKING:
     from airflow_provider.group.declarative.requests.configuring import GroupSetting
     from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
-    from airflow_provider.state.views.jobs_view import JobsSnapshot
-    from airflow_provider.state.views.status_view import StatusSnapshot
-
-T = TypeVar("T")
-Read: TypeAlias = "Callable[[JobsSnapshot, StatusSnapshot], T | None]"
 
 
-class SparkGroupHook(BaseHook):
+class SparkGroupHook(GroupAccess):
     """Submits, operates and removes the jobs of a group of workers, and reports their progress.
 
     For tasks and their threads; each call opens the group's topics, acts, and closes them.
@@ -63,39 +49,6 @@ class SparkGroupHook(BaseHook):
     :param kafka_conn_id: a connection of type ``kafka``: librdkafka's configuration in its extra, as for Airflow's own
         Kafka provider. ``docs/security.md`` lists the rights that its user needs
     """
-
-    conn_name_attr: ClassVar[str] = "kafka_conn_id"
-    default_conn_name: ClassVar[str] = "kafka_default"
-    conn_type: ClassVar[str] = "kafka"
-    hook_name: ClassVar[str] = "Apache Kafka"
-
-    def __init__(self, kafka_conn_id: str = default_conn_name, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.kafka_conn_id = kafka_conn_id
-
-    # ---- the connection
-
-    def get_settings(self) -> KafkaSettings:
-        """The connection's settings.
-
-        :raises SettingsError: if it can't be used
-        """
-        with defined(self.kafka_conn_id):
-            connection = self.get_connection(self.kafka_conn_id)
-        return settings_in(connection, self.kafka_conn_id)
-
-    async def aget_settings(self) -> KafkaSettings:
-        with defined(self.kafka_conn_id):
-            connection = await self.aget_connection(self.kafka_conn_id)
-        return settings_in(connection, self.kafka_conn_id)
-
-    def test_connection(self) -> tuple[bool, str]:
-        """Whether a broker answers, for the button in Airflow's UI."""
-        try:
-            groups = self.groups(timeout_s=10.0)
-        except (TopicError, SettingsError) as failed:
-            return False, str(failed)
-        return True, f"The broker answers; groups of workers that can be seen: {', '.join(groups) or 'none yet'}"
 
     # ---- jobs
 
@@ -357,7 +310,7 @@ class SparkGroupHook(BaseHook):
 
     def job_progress(self, group: str, job: str) -> JobReport | None:
         """The progress of a job's present run; None if the group has no such job."""
-        return self._look_now(group, lambda jobs, status: JobReport.of(job, jobs, status))
+        return self._look_leniently(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
         """The streams on Spark Connect servers that no worker of the group watches. The streams of a killed worker only
@@ -366,7 +319,7 @@ class SparkGroupHook(BaseHook):
         :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
         """
-        return self._look_now(group, lambda jobs, status: list(orphans(jobs, status)), for_certain=True) or []
+        return self._look_now(group, lambda jobs, status: list(orphans(jobs, status))) or []
 
     def end_orphans(self, group: str, allowed_spark_servers: Iterable[str] = ()) -> dict[str, str]:
         """Let their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
@@ -395,11 +348,11 @@ class SparkGroupHook(BaseHook):
 
     def describe_job(self, group: str, job: str) -> JobDescription | None:
         """A job's definition and its state; None if the group has no such job."""
-        return self._look_now(group, lambda jobs, status: JobDescription.of(job, jobs, status))
+        return self._look_leniently(group, lambda jobs, status: JobDescription.of(job, jobs, status))
 
     def describe_jobs(self, group: str) -> list[JobDescription]:
         """All jobs of a group likewise, by name; none if there is no such group."""
-        return self._look_now(group, JobDescription.of_all) or []
+        return self._look_leniently(group, JobDescription.of_all) or []
 
     def group_state(self, group: str) -> GroupReport | None:
         """The group's present epoch: its members, their tasks, what has moved; None before its first rebalance."""
@@ -413,87 +366,7 @@ class SparkGroupHook(BaseHook):
         :raises TopicError: as :meth:`look`
         """
         now = partial(room, now_ms=wall_ms(), waited_ms=milliseconds("waited_s", waited_s))
-        return self._look_now(group, now, for_certain=True) or NO_ROOM
-
-    def groups(self, *, timeout_s: float = 30.0) -> list[str]:
-        """The groups whose topics the connection's user can see.
-
-        :raises TopicError: if no broker answers in time
-        """
-        from airflow_provider.integration import one_shot
-
-        return one_shot.list_groups(self.get_settings(), timeout_s=timeout_s)
-
-    def look(self, group: str, read: Read[T]) -> T | None:
-        """Call ``read`` with the group's topics as they are now; None if they do not exist.
-
-        :raises TopicError: if they can't be read
-        """
-        from airflow_provider.integration import one_shot
-
-        try:
-            seen = one_shot.read_group(self.get_settings(), group)
-        except NoTopicError:
-            return None
-        return read(seen.jobs, seen.status)
-
-    def _look_now(self, group: str, read: Read[T], *, for_certain: bool = False) -> T | None:
-        """As :meth:`look`, with the coordinator's word on who is left; ``for_certain``: fail if there is none."""
-        from airflow_provider.integration.memberships.deserted import is_deserted
-
-        def with_members(jobs: JobsSnapshot, status: StatusSnapshot) -> T | None:
-            with nullcontext() if for_certain else suppress(TransportError, TopicError):
-                if self._run(partial(is_deserted, group)):
-                    status = status.without_members()
-            return read(jobs, status)
-
-        return self.look(group, with_members)
-
-    def wait_for(self, group: str, read: Read[T], *, timeout_s: float | None = None) -> T:
-        """Wait until ``read``, called with the group's topics, returns something, and return that. Also waits until the
-        topics exist.
-
-        :param timeout_s: how long to wait, also for a broker that is away, in seconds; None: without limit
-        :raises PassingError: if it has not returned anything in time
-        :raises TopicError: if they can't be read
-        """
-        made: list[T] = []
-
-        def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-            answer = read(jobs, status)
-            if answer is not None:
-                made.append(answer)
-            return answer is not None
-
-        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-
-        def left_s() -> float | None:
-            return None if timeout_s is None else max(0.0, until - time.monotonic())
-
-        async def wait(settings: KafkaSettings) -> T:
-            from airflow_provider.group.live.shared import watched_topics
-
-            async with watched_topics(settings, group, timeout_s=left_s()) as topics:
-                await topics.wait_for(holds, timeout_s=left_s())
-                return made[0]
-
-        who = f"The wait for group {group}"
-        return self._run(lambda settings: patiently(partial(wait, settings), who, until=until))
-
-    def _act(self, group: str, needs: Needs, act: Callable[[GroupTopics], Awaitable[T]]) -> T | None:
-        """Call ``act`` with the group's topics; None if they do not exist."""
-        from airflow_provider.integration import one_shot
-
-        try:
-            return one_shot.act(self.get_settings(), group, needs, act)
-        except NoTopicError:
-            return None
-
-    def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
-        from airflow_provider.integration import one_shot
-
-        settings = self.get_settings()  # before the loop runs, because only the task's own thread may ask Airflow
-        return one_shot.run(lambda: ask(settings))
+        return self._look_now(group, now) or NO_ROOM
 
 
 def _who(by: str | None) -> str:
