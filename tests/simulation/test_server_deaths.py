@@ -32,7 +32,7 @@ from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.machine import handle
 from airflow_provider.worker.tasks.runs.runs import TaskRun
-from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
 MAX_DEATHS = 3

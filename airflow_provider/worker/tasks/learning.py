@@ -13,7 +13,7 @@ here after a while. When it has failed three times in a row, the worker writes s
 learned instead. This does no harm: the task runs where it is. If Spark ends during a warm-up, the warm-up starts again
 in the next Spark; from the second time on after a while, because it may be the reason. If the worker's process ends
 during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up begins while a task is on trial
-(``suspects.py``), because the task would be blamed for what the warm-up does.
+(``runs/spark_deaths``), because the task would be blamed for what the warm-up does.
 """
 
 from __future__ import annotations

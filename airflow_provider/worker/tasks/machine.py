@@ -15,7 +15,7 @@ Turns. A task waits until one slot is free, or as many as it wants. Jobs that we
 other task overtakes one that waits for several slots. A planner takes no slot, because it is short and others wait for
 it. A waiting task may also have to wait for something else: for the delay before its next attempt; for a checkpoint
 that another task still has (``checkpoint_claims.py``); for Spark, if it has just ended; and for its trial, if Spark or
-its process has ended while it ran (``suspects.py``). A task that has ended elsewhere meanwhile is not started.
+its process has ended while it ran (``runs/spark_deaths``). A task that has ended elsewhere meanwhile is not started.
 
 Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
 its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
@@ -31,8 +31,8 @@ Blame. Every end of an attempt has somebody to blame, and only that one pays. Er
   often as it takes, unless its job says how often.
 - Another writer of its checkpoint or table, often its predecessor (AttemptConflicted): the task waits, and is tried
   again after growing pauses as often as it takes. It has not failed.
-- The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``suspects.py``. No retry
-  is used.
+- The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``runs/spark_deaths``. No
+  retry is used.
 - Nobody, if it was a known fault of Spark (SparkFaltered): the task is tried again after short pauses. If it meets the
   fault again and again, it is taken for the task's after all.
 - This worker, which has no Spark (SparkAbsent): it starts nothing more here, and leaves the group. No task pays.
@@ -118,7 +118,7 @@ from airflow_provider.worker.tasks.events import (
 from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
 from airflow_provider.worker.tasks.runs.checkpoint_claims import LOOK_MS
 from airflow_provider.worker.tasks.runs.runs import RunState
-from airflow_provider.worker.tasks.runs.suspects import Turn
+from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Turn
 from airflow_provider.worker.tasks.state import Execution
 
 _GONE: Final = None

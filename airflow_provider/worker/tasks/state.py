@@ -51,7 +51,7 @@ from airflow_provider.worker.tasks.runs.runs import (
     last_word,
     taken_over,
 )
-from airflow_provider.worker.tasks.runs.suspects import Suspects, Turn
+from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Suspects, Turn
 from airflow_provider.worker.tasks.runs.warm_up_deaths import deaths_after
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)

@@ -14,7 +14,7 @@ from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
 from airflow_provider.worker.tasks.events import QueryAdopted, SparkEnded, SparkLost
-from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
 STREAM = TaskKind.STREAMING

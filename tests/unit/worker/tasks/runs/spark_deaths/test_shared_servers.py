@@ -8,8 +8,8 @@ from airflow_provider.state.records import JobDefinition, TaskKind, TaskState, T
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker.tasks.runs.runs import TaskRun
-from airflow_provider.worker.tasks.runs.shared_servers import APART_MS, SharedServers
-from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
+from airflow_provider.worker.tasks.runs.spark_deaths.shared_servers import APART_MS, SharedServers
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 
 SERVER = "sc://h"
 HOUR_MS = 3_600_000

@@ -15,8 +15,8 @@ from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.worker.tasks.events import SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, first_run
-from airflow_provider.worker.tasks.runs.suspects import Suspects, Turn
-from airflow_provider.worker.tasks.runs.trials import TRIAL_MS
+from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Suspects, Turn
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 
 pytestmark = pytest.mark.turned_clock
 

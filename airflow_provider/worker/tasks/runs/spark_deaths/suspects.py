@@ -43,12 +43,12 @@ from airflow_provider.state.records import TaskFailure, TaskStatus
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
-from airflow_provider.worker.tasks.runs.accusations import Accusations
 from airflow_provider.worker.tasks.runs.pauses import doubling_ms
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
-from airflow_provider.worker.tasks.runs.shared_servers import SharedServers
-from airflow_provider.worker.tasks.runs.trials import TRIAL_MS, TrialTime, trial_length_ms, would_never_end
+from airflow_provider.worker.tasks.runs.spark_deaths.accusations import Accusations
+from airflow_provider.worker.tasks.runs.spark_deaths.shared_servers import SharedServers
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS, TrialTime, trial_length_ms, would_never_end
 
 _FIRST_WAIT_MS: Final = 1_000
 _LONGEST_WAIT_MS: Final = 60_000

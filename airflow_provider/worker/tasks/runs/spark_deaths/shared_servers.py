@@ -20,7 +20,7 @@ from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.tasks.runs.runs import TaskRun
-from airflow_provider.worker.tasks.runs.trials import trial_length_ms
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import trial_length_ms
 
 APART_MS: Final = 5_000
 """How long it takes at most until others have read that a suspect was started."""
