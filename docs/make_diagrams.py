@@ -15,7 +15,7 @@ from airflow_provider.group.classic.member import member
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.worker.tasks import learning, machine
 from airflow_provider.worker.tasks.runs.learners import LearnerState
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 
 _DOCS = Path(__file__).parent
 _PLACE = re.compile(r"(<!-- made by docs/make_diagrams.py from (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)

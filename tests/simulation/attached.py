@@ -25,7 +25,8 @@ from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.invariants import validate
 from airflow_provider.worker.tasks.machine import handle
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import Execution, ExecutionSettings
 
 if TYPE_CHECKING:

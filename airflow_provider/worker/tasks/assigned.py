@@ -18,7 +18,9 @@ from airflow_provider.worker.tasks.events import (
     TimerFired,
     TopicsRead,
 )
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
+from airflow_provider.worker.tasks.runs.last_record import ended_elsewhere, says_that_it_was_released
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import LAST_WORDS_MS, Execution
 
 _MOST_SAID: Final = 100

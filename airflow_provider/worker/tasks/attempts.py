@@ -35,7 +35,8 @@ from airflow_provider.worker.tasks.events import (
 )
 from airflow_provider.worker.tasks.runs.going_well import forgiven
 from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, retry_pause_ms
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import Execution, ImpossibleEventError
 
 _LONG_CONFLICT_MS: Final = 600_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider.worker.tasks.runs.learners import LearnerState
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.state import WAITS_ITS_TURN, Execution, ImpossibleEventError
 
 

@@ -117,7 +117,7 @@ from airflow_provider.worker.tasks.events import (
 )
 from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
 from airflow_provider.worker.tasks.runs.checkpoint_claims import LOOK_MS
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Turn
 from airflow_provider.worker.tasks.state import Execution
 

@@ -39,18 +39,12 @@ from airflow_provider.worker.tasks.events import Event
 from airflow_provider.worker.tasks.runs import checkpoint_claims
 from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
 from airflow_provider.worker.tasks.runs.known_faults import KnownFaults
+from airflow_provider.worker.tasks.runs.last_record import first_run, is_said_to_run, last_word, taken_over
 from airflow_provider.worker.tasks.runs.learners import Learners
 from airflow_provider.worker.tasks.runs.process_deaths import died_with_its_process
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
-from airflow_provider.worker.tasks.runs.runs import (
-    End,
-    RunState,
-    TaskRun,
-    first_run,
-    is_said_to_run,
-    last_word,
-    taken_over,
-)
+from airflow_provider.worker.tasks.runs.runs import End, TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Suspects, Turn
 from airflow_provider.worker.tasks.runs.warm_up_deaths import deaths_after
 

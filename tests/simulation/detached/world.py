@@ -18,7 +18,8 @@ from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind, 
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot, StatusView
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 T = TypeVar("T")
 _RACE: Final = (

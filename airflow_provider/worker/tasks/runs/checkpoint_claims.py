@@ -28,7 +28,8 @@ from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 LOOK_MS: Final = 1_000
 """How often to check while something waits: no record says that the lease of a lost holder is over."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator, MutableMapping
 from heapq import heappop, heappush
 
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 _Turn = tuple[bool, int, float, TaskId]
 _LOOKING = frozenset({RunState.TAKING_OVER, RunState.LEAVING})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from airflow_provider.state.records import (
@@ -28,48 +26,7 @@ from airflow_provider.values.model import Epoch, TaskId, WorkerId, labelled
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.liveness import UNMOVED, Liveness
 from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, longest_retry_ms
-
-
-class RunState(str, Enum):
-    """Where a task is in this worker."""
-
-    WAITING = "waiting"
-    """Waits for a slot, for its next attempt, for a checkpoint that another task still has, or for its trial."""
-    PAUSED = "paused"
-    """Its job is paused. The task stays here."""
-    TAKING_OVER = "taking over"
-    """Its earlier query may still be running: it is searched for, to adopt it or to end it."""
-    STARTED = "started"
-    """Handed to the runner; its last event is still to come."""
-    STOPPING = "stopping"
-    """Told to stop, and to be released then."""
-    LEAVING = "leaving"
-    """Detached, and its worker leaves: it is not known yet whether another worker stays, which could adopt it."""
-    TIMED_OUT = "timed out"
-    """Told to stop, because it took longer than its job allows. That has been counted as a failure."""
-    RESTARTING = "restarting"
-    """Told to stop, because what it is to run has changed."""
-    PUBLISHING = "publishing"
-    """A planner whose plan is being written."""
-    CLOSING = "closing"
-    """Has ended; its last record is being written."""
-    FAILED = "failed"
-    """Has failed for good, and its record says so. It stays here until somebody has it tried again."""
-
-    @property
-    def rests(self) -> bool:
-        """Whether the task stays as it is until people want something else."""
-        return self in _RESTS
-
-    @property
-    def runs(self) -> bool:
-        """Whether a last event of the attempt is still to come."""
-        return self in _WITH_RUNNER
-
-
-_RESTS = frozenset({RunState.PAUSED, RunState.FAILED})
-_TOLD_TO_STOP = frozenset({RunState.STOPPING, RunState.TIMED_OUT, RunState.RESTARTING})
-_WITH_RUNNER = frozenset({RunState.STARTED, RunState.LEAVING, *_TOLD_TO_STOP})
+from airflow_provider.worker.tasks.runs.run_state import RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +137,7 @@ class TaskRun(Counted):
     @property
     def taken_slots(self) -> int:
         """How many slots it takes now. Planners are short and others wait for them: they never wait for a slot."""
-        return self.slots if self.state in _WITH_RUNNER and not self.task.is_planner else 0
+        return self.slots if self.state.runs and not self.task.is_planner else 0
 
     @property
     def began_here(self) -> bool:
@@ -230,7 +187,7 @@ class TaskRun(Counted):
         """Whether it is detached, and its server is asked to end it. Until this is done, other workers can't tell it
         from a query that ends by itself.
         """
-        return self.detached and self.state in _TOLD_TO_STOP
+        return self.detached and self.state.told_to_stop
 
     @property
     def waits_to_begin(self) -> bool:
@@ -402,99 +359,3 @@ class TaskRun(Counted):
             runs_on=self.runs_on,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
-
-
-def last_word(stored: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
-    """The newer one of a task's record in the topic and this worker's own last record, which may not be stored yet."""
-    if stored is None or own is None:
-        return stored or own
-    if stored.epoch != own.epoch:
-        return max(stored, own, key=lambda status: status.epoch)
-    if not stored.is_of(own.run_key, own.fingerprint):
-        return own  # of two works in one epoch, its worker has had the stored one before
-    return stored if stored.attempt > own.attempt else own
-
-
-def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: int, wall_ms: int) -> TaskRun:
-    """A task when a worker gets it. Attempts, failures and waits of earlier workers in this run of the job count.
-
-    :param now_ms: the monotonic clock
-    :param wall_ms: the wall clock; other hosts' may differ, so no wait is longer than the job says
-    """
-    run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
-    if last is not None and not work.task.is_planner:
-        run = replaced(run, took_before_ms=last.times_ms)
-    if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
-        return run
-    began = last.started_at_ms is not None
-    run = replaced(
-        run,
-        attempt=last.attempt + 1 if began else last.attempt,
-        failures=last.failures,
-        forgiven=last.forgiven,
-        spark_deaths=last.spark_deaths,
-        process_deaths=last.process_deaths,
-        died_alone=last.died_alone,
-        acquitted=last.acquitted,
-        conflicts=last.conflicts,
-        conflict_since_ms=last.conflict_since_ms,
-        ended_after_batch=last.ended_after_batch,
-        failed_on=last.failed_on,
-        last_try=last.last_try,
-        error=last.error,
-        liveness=Liveness(longest_ms=(last.progress and last.progress.batch_ms) or 0),
-    )
-    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), run.longest_wait_ms)
-    return replaced(run, not_before_ms=now_ms + waits_ms, retry_at_ms=wall_ms + waits_ms) if waits_ms else run
-
-
-def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wall_ms: int) -> TaskRun:
-    """A task whose earlier query may still be running. If it is of the same work, the same attempt continues; otherwise
-    the query has to end first.
-
-    :param run: from :func:`first_run`
-    :param last: the record of the earlier query
-    :param attempt: its number from now on
-    """
-    ran_ms = max(0, wall_ms - last.started_at_ms) if last.started_at_ms is not None else 0
-    asked_since = run.read_to if last.read_to is None else min(run.read_to, last.read_to)
-    return replaced(
-        run,
-        state=RunState.TAKING_OVER,
-        attempt=attempt,
-        read_to=asked_since,
-        started_at_ms=last.started_at_ms,
-        began_ms=now_ms - ran_ms,
-        alone=last.alone,
-        handle=last.handle,
-        detached=True,
-        progress=last.progress,
-        liveness=replaced(run.liveness, stalled_since_ms=last.stalled_since_ms),
-        error=None if last.state is TaskState.PENDING else run.error,
-        not_before_ms=0,
-        retry_at_ms=None,
-    )
-
-
-def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:
-    """Whether a task has ended since this worker got it: the last record of the previous worker may come late. Not for
-    planners.
-    """
-    last = statuses.get(run.task)
-    about_this = last is not None and last.is_of(run.work.definition.run_key, run.work.fingerprint)
-    return about_this and last is not None and last.state.final and not run.task.is_planner
-
-
-def is_said_to_run(last: TaskStatus | None) -> bool:
-    """Whether a worker must write that a task waits, because its last record wrongly says that it runs. Usually nothing
-    is written: an assigned task without a record of its worker counts as waiting.
-    """
-    return last is not None and last.state is TaskState.RUNNING
-
-
-def says_that_it_was_released(last: TaskStatus | None, worker: WorkerId) -> bool:
-    """Whether a waiting task was released according to the last record, which this worker has written. If the worker
-    keeps the task in a further round, it writes that the task waits. Leaders of older releases look only at the tasks'
-    records: they would think that the task was released since, and rebalance again and again.
-    """
-    return last is not None and last.worker == worker and last.state is not TaskState.PENDING

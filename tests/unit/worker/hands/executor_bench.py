@@ -18,7 +18,7 @@ from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState,
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.log_levels import LogLevels
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 
 ME = WorkerId("w1")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))

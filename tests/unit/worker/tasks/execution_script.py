@@ -34,7 +34,7 @@ from airflow_provider.worker.tasks.events import (
 from airflow_provider.worker.tasks.invariants import validate
 from airflow_provider.worker.tasks.machine import handle
 from airflow_provider.worker.tasks.runs.learners import LearnerState
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.state import Execution
 
 ME, OTHER = WorkerId("w1"), WorkerId("w2")

@@ -37,7 +37,7 @@ from airflow_provider.worker.tasks.events import (
     StreamBegan,
     TasksRevoked,
 )
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.state import LAST_WORDS_MS, Execution
 
 STREAMING: dict[str, Any] = {"kind": TaskKind.STREAMING}

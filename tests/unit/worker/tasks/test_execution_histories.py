@@ -18,7 +18,8 @@ from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.machine import TRANSITIONS
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 TASKS = (A0, A1, A2, PLANNER)
 SLOTS = 2

@@ -13,7 +13,7 @@ from airflow_provider.state.views.task_progress.retrying import to_try_again
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import Command, ReleaseFinished, ReleaseStopped, StartAttempt
 from airflow_provider.worker.tasks.events import EndWritten, FailedLetGo
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 
 
 def _failed(script: Script, task: TaskId = A0) -> TaskStatus:

@@ -27,7 +27,7 @@ from airflow_provider.worker.tasks.events import (
     StreamBegan,
 )
 from airflow_provider.worker.tasks.machine import TRANSITIONS
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.state import LAST_WORDS_MS, ImpossibleEventError
 
 BATCH, STREAMING = TaskKind.BATCH, TaskKind.STREAMING

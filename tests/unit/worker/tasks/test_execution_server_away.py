@@ -15,7 +15,7 @@ from airflow_provider.state.views.placed import Restart
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, Epoch, WorkerId
 from airflow_provider.worker.tasks.events import QueryAdopted, QueryUnreachable, StreamBegan, TasksRevoked
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 
 HANDLE = {"server": "sc://h", "session_id": "s", "query_id": "q"}
 

@@ -13,7 +13,7 @@ from airflow_provider.state.views.placed import Placed, Restart
 from airflow_provider.values.model import ConfigOffset, TaskId
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import EndWritten, PlanWritten
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 
 PAUSED, STOPPED = Halt.PAUSED, Halt.STOPPED
 

@@ -44,8 +44,9 @@ from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.pauses import doubling_ms
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.accusations import Accusations
 from airflow_provider.worker.tasks.runs.spark_deaths.shared_servers import SharedServers
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS, TrialTime, trial_length_ms, would_never_end

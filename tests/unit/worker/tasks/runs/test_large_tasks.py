@@ -12,7 +12,7 @@ from airflow_provider.spark.job.planning import PlanError, make_plan
 from airflow_provider.state.records import JobDefinition, JobError, PlanRecord, TaskKind
 from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.tasks import events
-from airflow_provider.worker.tasks.runs.runs import RunState
+from airflow_provider.worker.tasks.runs.run_state import RunState
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9)
 CONTEXT = JobContext(name="a", config={}, max_tasks=9)

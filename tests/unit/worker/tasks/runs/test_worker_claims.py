@@ -48,7 +48,8 @@ from airflow_provider.values.model import (
     WorkerId,
 )
 from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 pytestmark = pytest.mark.turned_clock
 

@@ -10,8 +10,9 @@ from waiting import eventually
 
 from airflow_provider.state.records import JobDefinition, TaskState, TaskWork
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 pytestmark = pytest.mark.turned_clock
 

@@ -13,8 +13,10 @@ from turned_clock import time_passes
 from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.worker.tasks.events import SparkEnded, SparkLost
+from airflow_provider.worker.tasks.runs.last_record import first_run
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
-from airflow_provider.worker.tasks.runs.runs import RunState, TaskRun, first_run
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Suspects, Turn
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 
