@@ -17,7 +17,7 @@ import msgspec
 
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.job.loading import JOB_RAISES, EntryPointError, JobCodeError, load_job
-from airflow_provider.state.records.jobs_topic.jobs import LARGEST_SCHEMA
+from airflow_provider.state.records.jobs_topic.plans import LARGEST_SCHEMA
 from airflow_provider.state.records.json_value import NotJsonError, to_small_json_value
 
 log = logging.getLogger(__name__)

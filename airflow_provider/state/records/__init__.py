@@ -6,15 +6,10 @@ Pure: values, keys and bytes. :mod:`airflow_provider.state.views` works out what
 from airflow_provider.state.records.envelope import UnreadableRecordError, decode, encode
 from airflow_provider.state.records.events import ActionEvent, Event, RebalanceEvent, TaskEvent, event_from_json
 from airflow_provider.state.records.jobs_topic.checks import JobError
-from airflow_provider.state.records.jobs_topic.jobs import (
-    ControlAction,
-    ControlRecord,
-    JobDefinition,
-    PlanRecord,
-    TaskKind,
-    TaskWork,
-)
+from airflow_provider.state.records.jobs_topic.control import ControlAction, ControlRecord
+from airflow_provider.state.records.jobs_topic.jobs import JobDefinition, TaskKind
 from airflow_provider.state.records.jobs_topic.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
+from airflow_provider.state.records.jobs_topic.plans import PlanRecord, TaskWork
 from airflow_provider.state.records.jobs_topic.removal import REMOVED, Removal
 from airflow_provider.state.records.jobs_topic.slots import SLOTS_KEY
 from airflow_provider.state.records.jobs_topic.steering import (

@@ -124,8 +124,8 @@ class TaskStatus(Counted):
 
     :param epoch: the epoch of the assignment under which its worker wrote this; an older epoch never wins
     :param run_key: the run of the job that this is about
-    :param fingerprint: the fingerprint of what ran (:class:`~airflow_provider.state.records.jobs_topic.jobs.TaskWork`);
-        empty: unknown, the run key alone decides
+    :param fingerprint: the fingerprint of what ran (:class:`~airflow_provider.state.records.TaskWork`); empty: unknown,
+        the run key alone decides
     :param attempt: 1 for the first start; one more with each other start, also after a move or a lost worker. Within an
         epoch, no record of an attempt replaces the record of its end
     :param failures: how many of the attempts have failed; these use up the job's retries

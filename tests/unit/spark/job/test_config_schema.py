@@ -19,7 +19,7 @@ from airflow_provider.spark.job.config_schema import (
     json_schema_of,
 )
 from airflow_provider.spark.job.planning import PlanError, make_plan
-from airflow_provider.state.records.jobs_topic.jobs import LARGEST_SCHEMA
+from airflow_provider.state.records.jobs_topic.plans import LARGEST_SCHEMA
 
 SCHEMA = {
     "type": "object",

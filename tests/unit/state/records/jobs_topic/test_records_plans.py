@@ -14,7 +14,7 @@ from airflow_provider.state.records import (
     decode,
     encode,
 )
-from airflow_provider.state.records.jobs_topic.jobs import LARGEST_SCHEMA, MOST_TASKS
+from airflow_provider.state.records.jobs_topic.plans import LARGEST_SCHEMA, MOST_TASKS
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.values.model import (
     WorkerId,
