@@ -30,8 +30,9 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     REPLIES,
     REQUESTS,
     Reply,
+    ReplyBody,
+    ReplyHeader,
     Request,
-    reply_to,
     request_of,
 )
 from airflow_provider.group.declarative.protocol.wire.records import RECORD_TYPES, Record
@@ -79,6 +80,10 @@ def records() -> st.SearchStrategy[Record]:
 def requests() -> st.SearchStrategy[Request]:
     bodies = st.one_of(*map(values, REQUESTS.bodies.values()))
     return st.builds(request_of, bodies, correlation_id=values(INT32), reply_partition=values(INT32))
+
+
+def reply_to(request: Request, body: ReplyBody) -> Reply:
+    return Reply(ReplyHeader(api_key=request.header.api_key, correlation_id=request.header.correlation_id), body)
 
 
 def replies() -> st.SearchStrategy[Reply]:

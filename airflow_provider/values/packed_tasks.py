@@ -111,12 +111,6 @@ class PackedTasks:
         """The indexes of all tasks, those of the first job first."""
         return _numbers("i", self.packed)
 
-    def by_job(self) -> Iterator[tuple[str, array[int]]]:
-        """Each job with the indexes of its tasks."""
-        counts, indexes = self._of_each(), self.indexes()
-        for job, count, end in zip(self.jobs(), counts, accumulate(counts), strict=True):
-            yield job, indexes[end - count : end]
-
     @property
     def size(self) -> int:
         """The size of the four vectors, in bytes."""

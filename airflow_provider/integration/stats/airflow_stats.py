@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -14,8 +13,6 @@ from airflow_provider.integration.lineage_events.outlet import ItemWords, Outlet
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.state.metrics.declared import Kind
 from airflow_provider.state.metrics.sample import Sample
-
-log = logging.getLogger(__name__)
 
 METRICS: Final = ItemWords(one="metric", many="metrics", section="metrics")
 _DEFAULT_INTERVAL_S: Final = 10.0

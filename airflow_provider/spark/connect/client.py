@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
-import logging
 import os
 import sys
 import threading
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
     from pyspark.sql.connect.streaming.query import StreamingQuery
 
-log = logging.getLogger(__name__)
 
 INSTALL: Final = "pip install 'pyspark-client>=4,<5'"
 _RETRIES: Final = 8

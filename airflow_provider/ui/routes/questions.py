@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
@@ -24,7 +24,6 @@ from airflow_provider.values.model import HIGHEST_INDEX, TaskId
 
 router: Final = APIRouter(prefix="/api")
 
-V = TypeVar("V")
 
 Text = Annotated[str, Query(max_length=500)]
 

@@ -7,7 +7,6 @@ back.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
 
 from airflow_provider.assignment.policy import Policy
@@ -62,8 +61,6 @@ from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import SubProtocol, TaskId, Tasks
 from airflow_provider.values.saved import CLASSIC
-
-log = logging.getLogger(__name__)
 
 
 def is_routine(event: Event, commands: Iterable[Command]) -> bool:

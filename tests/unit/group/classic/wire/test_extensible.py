@@ -63,7 +63,7 @@ class TestBytes:
         packed = PackedTasks.of(tasks)
         assert packed.tasks() == tasks
         assert list(packed.in_order()) == sorted(tasks)
-        assert {job: list(indexes) for job, indexes in packed.by_job()} == {"": [1], "a": [-1, 3], "é": [0]}
+        assert (packed.jobs(), list(packed.indexes())) == (["", "a", "é"], [1, -1, 3, 0])
         assert len(packed) == 4
 
 

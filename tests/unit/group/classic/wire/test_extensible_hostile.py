@@ -56,7 +56,8 @@ def read_state(data: bytes) -> object:
     """With an object for each task, too."""
     state = v3.decode_metadata(data)
     some = [state.owned, state.ready, state.failed]
-    return state, [tasks.tasks() for tasks in some], state.how_far(), list(state.owned.by_job()), repr(state)
+    owned = state.owned.jobs(), state.owned.indexes()
+    return state, [tasks.tasks() for tasks in some], state.how_far(), owned, repr(state)
 
 
 def read_assignment(data: bytes) -> object:

@@ -209,11 +209,6 @@ def request_of(
     return Request(header, body)
 
 
-def reply_to(request: Request, body: ReplyBody) -> Reply:
-    """A reply with a header that refers to this request."""
-    return Reply(ReplyHeader(api_key=request.header.api_key, correlation_id=request.header.correlation_id), body)
-
-
 def encode_request(request: Request) -> bytes:
     """Write a request.
 

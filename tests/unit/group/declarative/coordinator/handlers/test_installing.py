@@ -11,6 +11,7 @@ from assigned_group import DeclarativeGroup, ids, jobs
 from coordinated import Shard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import reply_to
 
 from airflow_provider.group.declarative.assignors import CooperativeAssignor
 from airflow_provider.group.declarative.assignors.client_assignor import Assignment, WorkerFacts
@@ -48,7 +49,6 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     decode_request,
     encode_reply,
     encode_request,
-    reply_to,
     request_of,
 )
 from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
