@@ -107,7 +107,7 @@ class Driving(ABC, Generic[S]):
         """The state as JSON, for another process."""
 
     def _explain(self, error: str) -> str:
-        """Complete a machine's error with what only the driver knows."""
+        """Complete a machine's error with what only its caller knows."""
         return error
 
     def story(self) -> str:

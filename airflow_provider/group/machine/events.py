@@ -58,7 +58,7 @@ class TimerFired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something that the member's driver has to do."""
+    """Something that the member's caller has to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def ended(phase: P, *events: type[Event]) -> Rules[Any, P]:
 def apply(table: Mapping[P, Rules[M, P]], member: M, event: Event) -> None:
     """Handle an event as the table says, and check that the phase afterwards is one that the rule allows.
 
-    :raises LocalProtocolError: for an event that can't happen in this phase: a bug in the driver
+    :raises LocalProtocolError: for an event that can't happen in this phase: a bug in the caller
     """
     before = member.state.phase
     rule = table[before].get(type(event))

@@ -60,7 +60,7 @@ class CommonState(Struct, frozen=True, kw_only=True):
     :param lease_until: no other member can be given this one's tasks before then
     :param heartbeat_at: when to send the next heartbeat
     :param leave_by: when to give up waiting for the answer by which it leaves; None: it does not leave yet
-    :param armed_at: the time for which the driver's timer is set
+    :param armed_at: the time for which the caller's timer is set
     """
 
     settings: CommonSettings

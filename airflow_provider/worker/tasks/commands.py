@@ -11,7 +11,7 @@ from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something that the driver of the machine has to do."""
+    """Something that the caller of the machine has to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

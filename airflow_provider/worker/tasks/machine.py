@@ -1,7 +1,7 @@
 """What a worker does with its tasks, as a state machine without I/O: events in, commands out.
 
 This package decides about slots, attempts, retries, stops and records. :func:`handle` takes the state and an event, and
-returns the commands to carry out. It reads no clock, starts no thread and writes nothing. Its driver does
+returns the commands to carry out. It reads no clock, starts no thread and writes nothing. Its caller does
 (``worker/hands/executor.py``, or a simulation), and feeds the results back as events.
 
 Theory of operation

@@ -2,7 +2,7 @@
 
 Everything that a member does in Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), with
 Connect's embedded protocol in it (KIP-415), is decided in this package. :func:`handle` takes the state and an event,
-and returns the next state and the commands to carry out. It reads no clock and starts no task; its driver
+and returns the next state and the commands to carry out. It reads no clock and starts no task; its caller
 (``group/live/classic/classic_member.py``, or a simulation) does, and feeds the results back as events.
 
 Theory of operation
@@ -241,7 +241,7 @@ def handle(state: MemberState, event: Event) -> tuple[MemberState, list[Command]
     """Handle one event.
 
     :return: the next state, and the commands to carry out in their order
-    :raises LocalProtocolError: for an event that can't happen in this phase: a bug in the driver
+    :raises LocalProtocolError: for an event that can't happen in this phase: a bug in the caller
     """
     member = Transition(state, event.now_ms)
     apply(TRANSITIONS, member, event)

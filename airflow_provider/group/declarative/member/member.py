@@ -2,7 +2,7 @@
 
 This package decides everything that a member does in KIP-848's protocol for Connect (ConnectGroupHeartbeat,
 ConnectGroupPrepareAssignment, ConnectGroupInstallAssignment). :func:`handle` takes the state and an event, and returns
-the next state and the commands to carry out. It reads no clock and runs no task: its driver
+the next state and the commands to carry out. It reads no clock and runs no task: its caller
 (``group/live/declarative/declarative_member.py``, or a test) does that, and feeds the results back as events.
 
 Theory of operation
@@ -168,7 +168,7 @@ def handle(state: MembershipState, event: Event) -> tuple[MembershipState, list[
     """Handle one event.
 
     :return: the next state, and the commands to carry out, in this order
-    :raises LocalProtocolError: the event can't happen in this phase; this is a bug of the driver
+    :raises LocalProtocolError: the event can't happen in this phase; this is a bug in the caller
     """
     member = Transition(state, event.now_ms)
     apply(TRANSITIONS, member, event)
