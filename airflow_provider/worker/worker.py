@@ -85,7 +85,7 @@ class Worker:
         self._handing_over = False
         self._unstarted: Tasks = NO_TASKS
         self._rested: Tasks = NO_TASKS
-        self._announcing: asyncio.Task[None] | None = None
+        self._writing_first: asyncio.Task[None] | None = None
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._confirmation = Confirmation()
@@ -105,7 +105,7 @@ class Worker:
             ready_from=settings.member.ready_from,
             progress=lambda: self.hands.learning,
             failed=lambda: self.hands.learning.keys() & self.hands.failed_warm_ups.keys(),
-            write=self._record.say_how_far_it_learns,
+            write=self._record.write_progress,
             tell=self.member.learning_progressed,
         )
         self._leave_request = LeaveRequest(self._record, self.hands, self.member, look_again=self._changed.set)
@@ -118,7 +118,7 @@ class Worker:
             while (ending := self._ending()) is None:
                 await self._changed.wait()
                 self._changed.clear()
-                self._record.say_what_is_new()
+                self._record.write_news()
                 if self._record.stored:
                     self._learning.look()
             outcome = await self._end(ending)
@@ -126,8 +126,8 @@ class Worker:
             unsubscribe()
             if self._stop_timer is not None:
                 self._stop_timer.cancel()
-            if self._announcing is not None:
-                self._announcing.cancel()
+            if self._writing_first is not None:
+                self._writing_first.cancel()
             self.reasons.close()
             self._leave_request.close()
             self._learning.close()
@@ -156,20 +156,20 @@ class Worker:
         if self._leaving is None and self._over is None:
             self._leaving = ending
             self._confirmation.expect(confirm_within_s)
-            self._say_that_it_leaves(absence)
+            self._write_that_it_leaves(absence)
             self.member.leave(reason)
             self._changed.set()
 
     def confirm(self, absence: Absence) -> None:
         """Say for sure, while it leaves, what its absence will mean."""
         if self._leaving is not None and self._over is None:
-            self._say_that_it_leaves(absence)
+            self._write_that_it_leaves(absence)
             self._confirmation.arrived()
 
-    def _say_that_it_leaves(self, absence: Absence) -> None:
+    def _write_that_it_leaves(self, absence: Absence) -> None:
         """In its record, and to its hands if it does not come back."""
         self._record.absence = absence
-        self._record.say(WorkerPhase.STOPPING)
+        self._record.write(WorkerPhase.STOPPING)
         stands_back = self._leaving is not None and self._leaving.stands_back  # and returns
         if absence.at_most_ms == 0 and not stands_back:
             self.hands.leave_for_good()
@@ -213,7 +213,7 @@ class Worker:
             self._joined = True
             self.hands.joined()
         self.hands.advance(epoch)
-        self._record.say_soon(self.settings.phase)
+        self._record.write_soon(self.settings.phase)
         self._changed.set()
 
     async def farewell(self) -> None:
@@ -235,7 +235,7 @@ class Worker:
         unasked = tasks - self.member.view.stopping
         self.member.tasks_stopped(tasks)
         if unasked and self._over is None:
-            self._record.say_again_soon()
+            self._record.write_again_soon()
 
     def _begin(self) -> None:
         last = self._topics.status.workers.get(self.settings.member.worker)
@@ -250,19 +250,19 @@ class Worker:
             tell_of_rival(last)
             self._record.phase = WorkerPhase.JOINING
         self.member.begin(predecessor)
-        self._announcing = asyncio.ensure_future(self._announce())
+        self._writing_first = asyncio.ensure_future(self._write_first())
 
-    async def _announce(self) -> None:
+    async def _write_first(self) -> None:
         """Write which process holds the membership, and start no task before this is stored: a successor learns from
         this record that it has to wait for the tasks that run here.
         """
         try:
-            await self._record.announce()
+            await self._record.write_until_stored()
             tasks, self._unstarted = self._unstarted, NO_TASKS
             self.hands.take(tasks, self.member.view.epoch)
         except Exception as bug:  # noqa: BLE001  nobody waits for this
             self.member.fail(bug)
-        self._announcing = None
+        self._writing_first = None
         self._changed.set()
 
     def _on_topics(self) -> None:
@@ -336,19 +336,19 @@ class Worker:
                 asked_since_ms=self._leave_request.asked_since_ms,
             )
             if not self._handing_over:  # otherwise this process goes on with it
-                self._record.say_that_it_is_handed_over()
+                self._record.write_handed_over()
             return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())
         if ending.stands_back:
-            self._record.say(WorkerPhase.LEFT)
+            self._record.write(WorkerPhase.LEFT)
             return Outcome(ending=ending, epoch=epoch, error=self.hands.unable or self.hands.blamed)
         if ending in (Ending.LEFT, Ending.DRAINED, Ending.IDLE):
-            self._record.say(WorkerPhase.LEFT)
+            self._record.write(WorkerPhase.LEFT)
             wish = self.reasons.wish
             if wish is not None:
                 self._journal.note(lambda: self._topics.clear_control(wish))
         elif ending is Ending.FAILED and self._record.phase is WorkerPhase.JOINING:
             # Its first record, written before it joined, names this process: a successor would wait for it.
-            self._record.say(WorkerPhase.LEFT)
+            self._record.write(WorkerPhase.LEFT)
         return Outcome(ending=ending, epoch=epoch, error=self._error())
 
     def _due(self, tasks: Tasks) -> Tasks:

@@ -92,7 +92,7 @@ class Asked:
     def let_failed_go(self) -> None:
         self._process.tasks.let_failed_go()
 
-    def say_again(self) -> None:
+    def write_again(self) -> None:
         self._process.say_again()
 
     def leave_soon(self, reason: str) -> None:

@@ -97,7 +97,7 @@ class LeaveRequest:
         limit = "" if wish.within_ms is None else f", after {wish.within_ms / 1000:g} s at the latest"
         if soon and self._member.view.learns and not self._drains:
             self._say(f"it gets no more tasks, and leaves when others have learned and taken over its tasks{limit}")
-            self._record.say_again()
+            self._record.write_again()
             if not self._leaves_soon:
                 self._leaves_soon = True
                 self._hands.let_failed_go()
@@ -111,7 +111,7 @@ class LeaveRequest:
         self._say(f"{how}; it still runs {running}" if how and running else how)
         self._record.slots = 0
         self._hands.drain()
-        self._record.say_again()
+        self._record.write_again()
 
     @staticmethod
     def _say(how: str) -> None:

@@ -54,15 +54,15 @@ class OwnRecord:
         self._hands = hands
         self._stored = False
         self._soon = False
-        self._said_process = self._said_condition = self._said_ui = ""
-        self._said_running: Tasks = NO_TASKS
+        self._last_process = self._last_condition = self._last_ui = ""
+        self._last_running: Tasks = NO_TASKS
 
     @property
     def stored(self) -> bool:
         """Whether the record that names this process is stored."""
         return self._stored
 
-    async def announce(self) -> None:
+    async def write_until_stored(self) -> None:
         """Write which process holds the membership, and wait until this is stored.
 
         :raises TooLargeError: if no broker will ever take it
@@ -70,26 +70,26 @@ class OwnRecord:
         await self._journal.insist(lambda: self._topics.publish_worker(self._status()))
         self._stored = True
 
-    def say(self, phase: WorkerPhase) -> None:
+    def write(self, phase: WorkerPhase) -> None:
         """Write the record with this phase, from now on."""
         self.phase = phase
-        self._note(self._status())
+        self._write(self._status())
 
-    def say_soon(self, phase: WorkerPhase) -> None:
-        """As :meth:`say`, but together with all changes in this turn of the loop."""
+    def write_soon(self, phase: WorkerPhase) -> None:
+        """As :meth:`write`, but together with all changes in this turn of the loop."""
         self.phase = phase
-        self._say_once()
+        self._write_once()
 
-    def say_again(self) -> None:
+    def write_again(self) -> None:
         """Write the record again: something other than the phase has changed."""
-        self._note(self._status())
+        self._write(self._status())
 
-    def say_again_soon(self) -> None:
-        """As :meth:`say_again`, once for all changes in this turn of the loop."""
+    def write_again_soon(self) -> None:
+        """As :meth:`write_again`, once for all changes in this turn of the loop."""
         if self._stored:
-            self._say_once()
+            self._write_once()
 
-    def say_how_far_it_learns(self, stored: Callable[[bool], None]) -> None:
+    def write_progress(self, stored: Callable[[bool], None]) -> None:
         """Write the progress of what it learns.
 
         :param stored: called with whether the record is stored
@@ -97,7 +97,7 @@ class OwnRecord:
         status = self._status()
         self._journal.attempt(lambda: self._topics.publish_worker(status), lambda failed: stored(failed is None))
 
-    def say_what_is_new(self) -> None:
+    def write_news(self) -> None:
         """Write the record again if something has changed that no round reports: a JVM was started, which could outlive
         this process, so that the worker's next process has to know it; the condition or the address of Spark's UI has
         changed; or, in a triggerer, the running tasks have changed.
@@ -106,15 +106,15 @@ class OwnRecord:
             return
         hands = self._hands()
         if self.phase is WorkerPhase.DEFERRED:
-            news = (hands.running, hands.condition) != (self._said_running, self._said_condition)
+            news = (hands.running, hands.condition) != (self._last_running, self._last_condition)
         else:
-            said = (self._said_process, self._said_condition, self._said_ui)
-            news = (this_process(), hands.condition, hands.spark_ui) != said
+            last = (self._last_process, self._last_condition, self._last_ui)
+            news = (this_process(), hands.condition, hands.spark_ui) != last
         if news:
-            self.say_again()
+            self.write_again()
 
-    def say_that_it_is_handed_over(self) -> None:
-        """Say for whom the membership waits now: Airflow may not start it because a pool is full, a DAG is paused, or
+    def write_handed_over(self) -> None:
+        """Write for whom the membership waits now: Airflow may not start it because a pool is full, a DAG is paused, or
         each triggerer is at its capacity. If it is not started while the session lasts, its tasks soon go to others.
 
         If a task's process ends, the record has no member id, so that nobody takes the membership for gone.
@@ -122,27 +122,27 @@ class OwnRecord:
         since = f"(since {time_in_words(wall_ms())})"
         self.absence = replace(self.absence, returns_ms=_STARTS_WITHIN_MS)
         if self.phase is WorkerPhase.DEFERRED:
-            self._note(_awaiting(self._status(), Awaited.PROCESS, since))
+            self._write(_awaiting(self._status(), Awaited.PROCESS, since))
         else:
-            self._note(_awaiting(replace(self._status(), member_id=UNKNOWN_MEMBER_ID), Awaited.TRIGGERER, since))
+            self._write(_awaiting(replace(self._status(), member_id=UNKNOWN_MEMBER_ID), Awaited.TRIGGERER, since))
 
-    def _say_once(self) -> None:
+    def _write_once(self) -> None:
         if not self._soon:
             self._soon = True
-            asyncio.get_running_loop().call_soon(self._said_soon)
+            asyncio.get_running_loop().call_soon(self._write_now)
 
-    def _said_soon(self) -> None:
+    def _write_now(self) -> None:
         self._soon = False
-        self.say_again()
+        self.write_again()
 
-    def _note(self, status: WorkerStatus) -> None:
+    def _write(self, status: WorkerStatus) -> None:
         self._journal.note(lambda: self._topics.publish_worker(status))
 
     def _status(self) -> WorkerStatus:
         view, hands, known = self._view(), self._hands(), self._topics.status.group
-        self._said_process = this_process() if self.phase is not WorkerPhase.DEFERRED else ""
-        self._said_condition, self._said_ui = hands.condition, hands.spark_ui
-        self._said_running = hands.running
+        self._last_process = this_process() if self.phase is not WorkerPhase.DEFERRED else ""
+        self._last_condition, self._last_ui = hands.condition, hands.spark_ui
+        self._last_running = hands.running
         return WorkerStatus(
             worker=self._settings.member.worker,
             state=self.phase,
@@ -150,13 +150,13 @@ class OwnRecord:
             slots=self.slots,
             url=self._settings.member.url,
             owned=view.owned,
-            running=self._said_running,
-            process=self._said_process,
+            running=self._last_running,
+            process=self._last_process,
             at_ms=wall_ms(),
             member_id=view.member_id,
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
-            condition=hands.unable or hands.blamed or ("" if self.phase is WorkerPhase.LEFT else self._said_condition),
+            condition=hands.unable or hands.blamed or ("" if self.phase is WorkerPhase.LEFT else self._last_condition),
             learning=tuple(
                 Lesson(task, far, far >= self._settings.member.ready_from)
                 for task, far in sorted(hands.learning.items())
@@ -164,7 +164,7 @@ class OwnRecord:
             leaves_soon=self.leaves_soon,
             failed_warm_ups=tuple(FailedWarmUp(task, why) for task, why in sorted(hands.failed_warm_ups.items())),
             warm_up_deaths=tuple(WarmUpDeaths(task, times) for task, times in sorted(hands.warm_up_deaths.items())),
-            spark_ui=self._said_ui,
+            spark_ui=self._last_ui,
             allowed=hands.allowed,
             time_zone=hands.time_zone,
         )
