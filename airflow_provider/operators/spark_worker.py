@@ -63,7 +63,7 @@ from airflow_provider.operators.worker_options import (
 )
 from airflow_provider.spark.connect.server import is_connect
 from airflow_provider.state.records import WorkerPhase
-from airflow_provider.triggers.membership_claims import is_of
+from airflow_provider.triggers.continuing import is_of
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import ConnectProtocol
 from airflow_provider.values.saved import check_saved

@@ -26,7 +26,7 @@ from airflow_provider.kafka.event_loops.off_loop import off_loop
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.standing import group_so_far
 from airflow_provider.triggers.connections import Connection, connection_of
-from airflow_provider.triggers.membership_claims import Claim, claim_of, is_of
+from airflow_provider.triggers.continuing import Continuation, continuation_of, is_of
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
@@ -216,7 +216,7 @@ class WorkerTrigger(BaseTrigger):
         async with held(self._how(connection), settings, self._exit_requests, narrated_epoch=narrated) as worker:
             forget = connection.when_other_than(settings, self._exit_requests.hand_over)
             try:
-                outcome, then = await worker.run(self._held or await self._claimed(worker))
+                outcome, then = await worker.run(self._held or await self._continued(worker))
             finally:
                 forget()
             self._story = self._story.in_epochs(worker.first_epoch, worker.epoch)
@@ -282,10 +282,11 @@ class WorkerTrigger(BaseTrigger):
             mask=masked,
         )
 
-    async def _claimed(self, worker: Held) -> Mapping[str, Any]:
+    async def _continued(self, worker: Held) -> Mapping[str, Any]:
         """The saved membership; under a new member id if another process may hold it, too."""
-        claim = claim_of(self._last_said(worker.topics), self.spec.member.url, self.deferred_at_ms)
-        if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(worker.topics)):
+        how = continuation_of(self._last_said(worker.topics), self.spec.member.url, self.deferred_at_ms)
+        goes_on = how is Continuation.GO_ON
+        if goes_on or (how is Continuation.DOUBT and not await self._is_mine_all_the_same(worker.topics)):
             return self.saved
         log.info("Worker %s was held elsewhere; this triggerer takes over its name", self.spec.member.worker)
         return worker.taken_over(self.saved)

@@ -24,7 +24,7 @@ from airflow_provider.kafka.topics.errors import PassingError, TopicError
 from airflow_provider.operators.task_process.loop_thread import LoopThread
 from airflow_provider.operators.task_process.tries import RUNNING, Tries
 from airflow_provider.state.records import WorkerPhase
-from airflow_provider.triggers.membership_claims import is_of
+from airflow_provider.triggers.continuing import is_of
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.endings.going_on import Finding, Next, Process

@@ -13,7 +13,7 @@ from airflow_provider.integration.airflow_api.task_instance import TaskPage
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 
 
-class Claim(str, Enum):
+class Continuation(str, Enum):
     """How a starting trigger may continue."""
 
     GO_ON = "go on"
@@ -24,7 +24,7 @@ class Claim(str, Enum):
     """The task itself has continued since. This is an old copy, unless clocks differ a lot."""
 
 
-def claim_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Claim:
+def continuation_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Continuation:
     """Decide how a trigger that starts may continue.
 
     :param last: the worker's last record
@@ -32,10 +32,10 @@ def claim_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Claim:
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     """
     if last is None or not is_of(last, url):
-        return Claim.GO_ON  # if another process has taken the name, the coordinator will refuse
+        return Continuation.GO_ON  # if another process has taken the name, the coordinator will refuse
     if last.state is WorkerPhase.DEFERRED:
-        return Claim.TAKE_OVER
-    return Claim.DOUBT if last.at_ms > deferred_at_ms else Claim.GO_ON
+        return Continuation.TAKE_OVER
+    return Continuation.DOUBT if last.at_ms > deferred_at_ms else Continuation.GO_ON
 
 
 def is_of(last: WorkerStatus | None, url: str) -> bool:
