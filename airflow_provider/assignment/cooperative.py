@@ -65,7 +65,6 @@ intended improvements:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignment.balancing.balance import NOTHING_FIXED
@@ -91,11 +90,12 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
     settled = settle(round, memory, max_delay_ms=policy.max_delay_ms)
-    decided = pace(policy, settled.lost_work, memory, wants_to_revoke=settled.stops > 0, now_ms=round.now_ms)
-    relieved = settled.relieve(round.revocation_rank, decided.allowance)
+    pools = settled.pools
+    decided = pace(policy, settled.lost_work, memory, wants_to_revoke=pools.stops > 0, now_ms=round.now_ms)
+    relieved = pools.relieve(round.revocation_rank, decided.allowance)
     taken = merged((*relieved, settled.drains.waits, settled.elsewhere.taken))
-    given = merged((*settled.place(settled.free), settled.elsewhere.at_once))
-    shuffle = Shuffle(kept=settled.kept, taken=taken, given=given, over=settled.pools.over(settled.drains))
+    given = merged((*pools.returned, *pools.place(settled.free), settled.elsewhere.at_once))
+    shuffle = Shuffle(kept=settled.kept, taken=taken, given=given, over=pools.over(settled.drains))
     return write_down(round, memory, settled.difference, settled.lost_work, decided, shuffle)
 
 
@@ -116,19 +116,6 @@ class Settled:
     kept: Shares
     pools: Pools
     free: Tasks
-
-    @property
-    def stops(self) -> int:
-        """How many running tasks would have to stop so that nobody has more than its share."""
-        return self.pools.stops
-
-    def relieve(self, rank: Mapping[TaskId, int], most_stops: int) -> tuple[Shares, ...]:
-        """Take from each worker what is above its share; see :meth:`Pools.relieve`."""
-        return tuple(self.pools.relieve(rank, most_stops))
-
-    def place(self, tasks: Tasks) -> tuple[Mapping[WorkerId, Iterable[TaskId]], ...]:
-        """Give tasks to the workers that have the least, and to each what it gets back; see :meth:`Pools.place`."""
-        return (*self.pools.returned, *self.pools.place(tasks))
 
 
 def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # noqa: A002

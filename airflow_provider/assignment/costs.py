@@ -43,10 +43,6 @@ class Costs:
         """How many slots each large task takes, if its worker has that many."""
         return {task: size for size, tasks in self.large.items() for task in tasks}
 
-    def taken_by(self, tasks: Tasks) -> int:
-        """How many slots these tasks take together."""
-        return slots_for(tasks, self.large)
-
     def wide(self, tasks: Tasks, workers: Iterable[WorkerId]) -> dict[int, Tasks]:
         """Those of these tasks that take more than one slot, by their size, the largest first. None is larger than the
         largest worker.

@@ -13,7 +13,7 @@ from itertools import cycle
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.balancing.spread import deal_seats
-from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.assignment.costs import NO_COSTS, Costs, slots_for
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -43,7 +43,7 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
         for member, given in deal_seats(tasks, seats, {}).items():
             hands[member] += given
     streams = {member: frozenset(task for task in hand if not task.is_planner) for member, hand in hands.items()}
-    costs = costs.beside({member: costs.taken_by(tasks) for member, tasks in streams.items()})
+    costs = costs.beside({member: slots_for(tasks, costs.large) for member, tasks in streams.items()})
     for member, more in CostPool(dict.fromkeys(hands, NO_TASKS), {}, by_cost, costs).place(by_cost).items():
         hands[member] += more
     return {member: frozenset(hand) for member, hand in hands.items()}

@@ -7,12 +7,11 @@ for, and one that has said when it will return is waited for until then.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.assignment.model import Memory, Round
-from airflow_provider.assignment.shares import Shares
+from airflow_provider.assignment.shares import Shares, by_worker
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -53,18 +52,15 @@ def judge(
     :param lost: each lost task and the worker that had it
     :param kept: what each member keeps in this round
     """
-    shares: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
-    for task, worker in lost.items():
-        shares[worker].add(task)
-    by_worker = {worker: frozenset(tasks) for worker, tasks in shares.items()}
-    back = {worker: tasks for worker, tasks in by_worker.items() if worker in kept and worker in round.named}
+    shares = by_worker(lost.items())
+    back = {worker: tasks for worker, tasks in shares.items() if worker in kept and worker in round.named}
     ends = {
         worker: end_ms
-        for worker in sorted(by_worker.keys() - kept.keys())
+        for worker in sorted(shares.keys() - kept.keys())
         if (end_ms := _end_ms(worker, memory, round, max_delay_ms)) is not None
     }
     awaited = {worker: end_ms for worker, end_ms in ends.items() if end_ms > round.now_ms}
-    unknown = {worker: tasks for worker, tasks in by_worker.items() if worker not in back and worker not in ends}
+    unknown = {worker: tasks for worker, tasks in shares.items() if worker not in back and worker not in ends}
     missed = bool(memory.members - kept.keys() - ends.keys())
     lost_work = _of_unknown_workers(
         unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms
@@ -74,8 +70,8 @@ def judge(
         lost_work,
         delay_ms=min(delays, default=0),
         own={**lost_work.own, **back},
-        as_new=lost_work.as_new.union(*(by_worker[worker] for worker in ends.keys() - awaited.keys())),
-        waiting={**lost_work.waiting, **{worker: by_worker[worker] for worker in awaited}},
+        as_new=lost_work.as_new.union(*(shares[worker] for worker in ends.keys() - awaited.keys())),
+        waiting={**lost_work.waiting, **{worker: shares[worker] for worker in awaited}},
         awaited=awaited,
     )
 

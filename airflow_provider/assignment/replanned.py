@@ -6,10 +6,8 @@ tasks of the new plan would be dealt out as if nobody had ever had them.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from airflow_provider.assignment.model import Memory, Round
-from airflow_provider.assignment.shares import Shares
+from airflow_provider.assignment.shares import Shares, by_worker
 from airflow_provider.values.model import TaskId, Tasks, WorkerId, planner_of
 
 
@@ -28,11 +26,7 @@ def still_planned(round: Round, memory: Memory, removed: Tasks) -> Shares:  # no
                 had.update(dict.fromkeys(tasks - round.configured, worker))
     for worker, tasks in round.owned.items() if removed else ():
         had.update(dict.fromkeys(tasks & removed, worker))
-    by_worker: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
-    for task, worker in had.items():
-        if planner_of(task.job) in round.configured:
-            by_worker[worker].add(task)
-    return {worker: frozenset(tasks) for worker, tasks in sorted(by_worker.items())}
+    return by_worker(way for way in had.items() if planner_of(way[0].job) in round.configured)
 
 
 def planned_again(created: Tasks, round: Round, memory: Memory) -> Shares:  # noqa: A002

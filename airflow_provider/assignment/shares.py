@@ -33,3 +33,11 @@ def merged(parts: Iterable[Mapping[WorkerId, Iterable[TaskId]]]) -> dict[WorkerI
         for worker, tasks in part.items():
             by_worker[worker].append(tasks)
     return {worker: NO_TASKS.union(*tasks) for worker, tasks in by_worker.items()}
+
+
+def by_worker(pairs: Iterable[tuple[TaskId, WorkerId]]) -> dict[WorkerId, Tasks]:
+    """Group tasks by worker."""
+    tasks: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
+    for task, worker in pairs:
+        tasks[worker].append(task)
+    return {worker: frozenset(tasks[worker]) for worker in sorted(tasks)}

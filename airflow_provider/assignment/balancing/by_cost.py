@@ -11,7 +11,6 @@ that a group comes to rest. Running tasks always stay: if they were stopped, the
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import repeat, takewhile
@@ -22,7 +21,7 @@ from airflow_provider.assignment.balancing.balance import NO_LIMIT
 from airflow_provider.assignment.balancing.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Load
-from airflow_provider.assignment.shares import Shares, minus, plus
+from airflow_provider.assignment.shares import Shares, by_worker, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _HARDLY: Final = 0.1
@@ -70,10 +69,7 @@ class CostPool:
         if self.stops <= most_stops:
             return self._moving
         moving = [(task, worker) for worker, tasks in self._moving.items() for task in tasks]
-        taken: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
-        for task, worker in nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way)):
-            taken[worker].add(task)
-        return {worker: frozenset(tasks) for worker, tasks in taken.items()}
+        return by_worker(nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way)))
 
     def place(self, tasks: Tasks) -> Shares:
         """Give each task to the worker that can begin it first, and with them the tasks that members do not get back.
@@ -159,8 +155,8 @@ class _Sharing:
 
     def _late(self, places: Sequence[int]) -> float:
         """For how long machines are busy after the latest time that is in time, summed over all machines."""
-        by_worker = zip(self._slots, self._by_worker(places), strict=True)
-        return sum([late(slots, work, self._latest) for slots, work in by_worker])
+        of_each = zip(self._slots, self._by_worker(places), strict=True)
+        return sum([late(slots, work, self._latest) for slots, work in of_each])
 
     def _late_anyway(self) -> float:
         """How much of that can't be avoided: a task that takes longer by itself is late wherever it is."""
@@ -176,11 +172,8 @@ class _Sharing:
         return work
 
     def _elsewhere(self, places: Sequence[int]) -> Shares:
-        given = defaultdict[int, list[TaskId]](list)
-        for task, home, place in zip(self._tasks, self._homes, places, strict=True):
-            if home != place:
-                given[place].append(task)
-        return {self._workers[place]: frozenset(tasks) for place, tasks in given.items()}
+        ways = zip(self._tasks, self._homes, places, strict=True)
+        return by_worker((task, self._workers[place]) for task, home, place in ways if home != place)
 
 
 def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) -> list[Slots]:

@@ -156,7 +156,7 @@ def pools_of(
             {worker: round.owned[worker] & stays for worker in kept_of[1]},
         )
     )
-    costs = round.costs.beside({worker: round.costs.taken_by(tasks) for worker, tasks in never_end.items()})
+    costs = round.costs.beside({worker: slots_for(tasks, round.costs.large) for worker, tasks in never_end.items()})
     by_cost = CostPool(kept_of[-1], own_of[-1], to_place & kinds.by_cost, costs, calm=memory.revoked_in_previous)
     return Pools(kinds=kinds, of_each=(planners, *by_slots, by_cost))
 
@@ -169,7 +169,9 @@ def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
 def _run(by_cost: Shares, round: Round) -> dict[WorkerId, int]:  # noqa: A002
     """How many slots of each worker are taken by the tasks by cost that it runs."""
     running = frozenset(round.costs.left)
-    return {worker: round.costs.taken_by(tasks & running) for worker, tasks in by_cost.items()} if running else {}
+    return (
+        {worker: slots_for(tasks & running, round.costs.large) for worker, tasks in by_cost.items()} if running else {}
+    )
 
 
 def _by_kind(shares: Shares, kinds: Kinds) -> list[Shares]:

@@ -56,13 +56,12 @@ from airflow_provider.assignment.learners.model import (
 )
 from airflow_provider.assignment.learners.settled import Settled, of_staying, settle
 from airflow_provider.assignment.learners.stateful import Stateful, begin_lessons, given_up, spread
-from airflow_provider.assignment.learners.under_way import by_worker
 from airflow_provider.assignment.learners.why import Why, each, explained
 from airflow_provider.assignment.model import GroupAssignment, Load, Move, MoveReason
 from airflow_provider.assignment.moving.moves import Shuffle, write_down
 from airflow_provider.assignment.moving.pace import Pace, pace
 from airflow_provider.assignment.policy import Incremental, Policy
-from airflow_provider.assignment.shares import Shares, merged, minus, plus
+from airflow_provider.assignment.shares import Shares, by_worker, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 

@@ -16,9 +16,8 @@ from itertools import islice
 from airflow_provider.assignment.balancing.balance import choose, limited
 from airflow_provider.assignment.balancing.spread import deal
 from airflow_provider.assignment.learners.model import Limits
-from airflow_provider.assignment.learners.under_way import by_worker
 from airflow_provider.assignment.model import Load, Move, MoveReason
-from airflow_provider.assignment.shares import Shares
+from airflow_provider.assignment.shares import Shares, by_worker
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from airflow_provider.assignment.cooperative import compare
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignment.learners.under_way import HandOver, Lessons, by_worker, hand_over, lessons_of
+from airflow_provider.assignment.learners.under_way import HandOver, Lessons, hand_over, lessons_of
 from airflow_provider.assignment.lost import LostWork, judge
 from airflow_provider.assignment.moving.elsewhere import Elsewhere, elsewhere
 from airflow_provider.assignment.moving.moves import Difference
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.assignment.replanned import planned_again
-from airflow_provider.assignment.shares import Shares, merged, minus, plus
+from airflow_provider.assignment.shares import Shares, by_worker, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 

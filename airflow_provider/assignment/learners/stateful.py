@@ -11,9 +11,9 @@ from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.learners.lessons import Excess, begin
 from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.learners.settled import Settled, all_of, of_staying
-from airflow_provider.assignment.learners.under_way import Further, by_worker, count_by_worker, further
+from airflow_provider.assignment.learners.under_way import Further, count_by_worker, further
 from airflow_provider.assignment.model import Move
-from airflow_provider.assignment.shares import Shares, merged, minus, plus
+from airflow_provider.assignment.shares import Shares, by_worker, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 

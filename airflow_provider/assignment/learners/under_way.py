@@ -9,12 +9,12 @@ rather stay.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignment.shares import Shares
+from airflow_provider.assignment.shares import Shares, by_worker
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -188,14 +188,6 @@ def is_in_vain(lesson: Lesson, round: LearnerRound, limits: Limits) -> bool:  # 
     """Whether it has failed or taken too long."""
     over = lesson.failed or round.now_ms - lesson.since_ms >= limits.longest_ms
     return over and not is_ready(lesson, limits)
-
-
-def by_worker(pairs: Iterable[tuple[TaskId, WorkerId]]) -> dict[WorkerId, Tasks]:
-    """Group tasks by worker."""
-    tasks: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
-    for task, worker in pairs:
-        tasks[worker].append(task)
-    return {worker: frozenset(tasks[worker]) for worker in sorted(tasks)}
 
 
 def count_by_worker(lessons: Collection[Lesson]) -> dict[WorkerId, int]:

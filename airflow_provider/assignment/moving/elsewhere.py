@@ -6,14 +6,13 @@ such a task gives it up, as a draining one gives up what waits there, and the na
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.assignment.model import Round
 from airflow_provider.assignment.moving.moves import Difference
-from airflow_provider.assignment.shares import Shares, minus
-from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.shares import Shares, by_worker, minus
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +68,4 @@ def elsewhere(round: Round, kept: Shares, unowned: Iterable[TaskId]) -> Elsewher
     }
     taken = {worker: tasks for worker, tasks in taken.items() if tasks}
     going = NO_TASKS.union(*taken.values(), better.keys() & frozenset(unowned))
-    return Elsewhere(taken=taken, places=_by_worker(better, going))
-
-
-def _by_worker(better: Mapping[TaskId, WorkerId], tasks: Tasks) -> Shares:
-    places: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
-    for task in tasks:
-        places[better[task]].add(task)
-    return {worker: frozenset(share) for worker, share in sorted(places.items())}
+    return Elsewhere(taken=taken, places=by_worker((task, better[task]) for task in going))

@@ -81,10 +81,10 @@ class CooperativeAssignor:
         known = _known(group)
         settled = settle(known.round, known.memory, max_delay_ms=policy.max_delay_ms)
         pace = _pace(policy, settled, known)
-        relieved, elsewhere = settled.relieve(group.revocation_rank, pace.allowance), settled.elsewhere
+        relieved, elsewhere = settled.pools.relieve(group.revocation_rank, pace.allowance), settled.elsewhere
         taken = merged((*relieved, settled.drains.waits, elsewhere.taken))
         free = minus(plus(settled.free, NO_TASKS.union(*taken.values())), elsewhere.tasks)
-        given = merged((*settled.place(free), elsewhere.places))
+        given = merged((*settled.pools.returned, *settled.pools.place(free), elsewhere.places))
         shares = {
             name: plus(minus(kept, taken.get(name, NO_TASKS)), given.get(name, NO_TASKS))
             for name, kept in settled.kept.items()
@@ -205,9 +205,9 @@ def _pace(policy: Policy, settled: Settled, known: _Known) -> _Pace:
     next_ms = min(known.next_moves_at_ms, latest_ms) if known.next_moves_at_ms > now_ms else 0
     if delay_ms:
         return _Pace(next_moves_at_ms=next_ms, asks_at_ms=now_ms + delay_ms)
-    if next_ms or not settled.stops:
-        return _Pace(next_moves_at_ms=next_ms, asks_at_ms=next_ms if settled.stops else 0)
-    more = settled.stops > policy.max_moves
+    if next_ms or not settled.pools.stops:
+        return _Pace(next_moves_at_ms=next_ms, asks_at_ms=next_ms if settled.pools.stops else 0)
+    more = settled.pools.stops > policy.max_moves
     return _Pace(allowance=policy.max_moves, next_moves_at_ms=latest_ms, asks_at_ms=latest_ms if more else 0)
 
 
