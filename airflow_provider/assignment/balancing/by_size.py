@@ -55,10 +55,11 @@ def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Load
             wants[worker] += size * number
         for worker, tasks in kept.items():
             loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
+    now: tuple[Loads, Loads] = loads, wants
     pools: dict[int, Pool] = {}
     for of_size in sorted(sizes, key=lambda of_size: -of_size.size):
-        pool = pools[of_size.size] = _SizePool(of_size, may_have, capacity, loads, waits[of_size.size], wants)
-        loads, wants = pool.then()
+        pool = pools[of_size.size] = _SizePool(of_size, may_have, capacity, waits[of_size.size], *now)
+        now = pool.then()
     return [pools[of_size.size] for of_size in sizes]
 
 
@@ -66,15 +67,15 @@ class _SizePool(Pool):
     """The tasks of one size, when the larger ones have their places.
 
     :param capacity: the slots of each member
-    :param loads: how many slots the tasks of all sizes take, those included that members are to get back
     :param waits: how many tasks of this size members have not started, without members that have started all
+    :param loads: how many slots the tasks of all sizes take, those included that members are to get back
     :param wants: how many slots the tasks of all sizes want that cannot start, or have not
     """
 
     __slots__ = ("_capacity", "_kept", "_now", "_unplaced", "_waits", "_wants")
 
     def __init__(
-        self, of_size: OfSize, may_have: Portions, capacity: Loads, loads: Loads, waits: Loads, wants: Loads
+        self, of_size: OfSize, may_have: Portions, capacity: Loads, waits: Loads, loads: Loads, wants: Loads
     ) -> None:
         size, self._kept, own, self._unplaced = of_size
         self._capacity, self._now, self._waits, self._wants = capacity, loads, waits, wants
