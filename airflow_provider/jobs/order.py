@@ -41,15 +41,27 @@ def connected_in_order(before: Mapping[str, Sequence[str]]) -> list[list[str]]:
     :raises graphlib.CycleError: if parts wait for each other
     """
     order = list(_topological(before))
-    connected = {name: {name} for name in order}
+    neighbours: dict[str, list[str]] = {name: [*earlier] for name, earlier in before.items()}
     for name, earlier in before.items():
         for other in earlier:
-            together = connected[name] | connected[other]
-            connected.update(dict.fromkeys(together, together))
-    tasks: dict[str, list[str]] = {}
+            neighbours[other].append(name)
+    tasks: dict[int, list[str]] = {}
+    task_of: dict[str, int] = {}
     for name in order:
-        tasks.setdefault(min(connected[name]), []).append(name)
+        if name not in task_of:
+            task_of.update(dict.fromkeys(_reached(name, neighbours), len(tasks)))
+        tasks.setdefault(task_of[name], []).append(name)
     return sorted(tasks.values())
+
+
+def _reached(start: str, neighbours: Mapping[str, Sequence[str]]) -> set[str]:
+    """From there, also by way of others."""
+    reached, ahead = {start}, [start]
+    while ahead:
+        further = [each for each in neighbours[ahead.pop()] if each not in reached]
+        reached.update(further)
+        ahead += further
+    return reached
 
 
 def _topological(before: Mapping[str, Sequence[str]]) -> Iterator[str]:

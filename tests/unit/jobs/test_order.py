@@ -26,6 +26,26 @@ def test_a_circle_is_refused(before: dict[str, list[str]], circle: set[str]) -> 
     assert set(refused.value.args[1]) == circle
 
 
+def test_a_long_chain_takes_about_as_many_steps_as_it_has_parts() -> None:
+    compared = 0
+
+    class Name(str):
+        """An algorithm looks at names by comparing them."""
+
+        __slots__ = ()
+
+        def __lt__(self, other: str) -> bool:
+            nonlocal compared
+            compared += 1
+            assert compared < 50 * length, "it compares each with each"
+            return super().__lt__(other)
+
+    length = 5_000
+    names: list[str] = [Name(number) for number in range(length)]
+    before = {name: names[max(0, at - 1) : at] for at, name in enumerate(names)}
+    assert connected_in_order(before) == [names]
+
+
 @given(st.integers(0, 9).flatmap(lambda size: st.lists(st.sets(st.integers(0, 9)), min_size=size, max_size=size)))
 def test_each_part_runs_once_and_after_those_that_it_names(earlier: list[set[int]]) -> None:
     before = {str(at): [str(each) for each in some if each < at] for at, some in enumerate(earlier)}
