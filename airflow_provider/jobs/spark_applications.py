@@ -159,5 +159,8 @@ def _submit(config: Mapping[str, Any], application: Application, task: TaskConte
     name = config["name"]
     log.info("Task %s:%d submits %s: %s", task.job, task.index, name, application.file)
     output = Output(f"{task.job}:{task.index} {name}")
-    code = run_application(application, hear=output.hear, check=task.fence, lease_left_s=lambda: task.lease_left_s)
+    try:
+        code = run_application(application, hear=output.hear, check=task.fence, lease_left_s=lambda: task.lease_left_s)
+    finally:
+        output.say_what_was_left_out()
     return code, output

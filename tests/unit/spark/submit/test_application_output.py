@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from airflow_provider.spark.attempts.failures import describe
+from airflow_provider.spark.submit import output as output_module
 from airflow_provider.spark.submit.output import ApplicationError, Output
 
 
@@ -30,6 +31,47 @@ def test_the_last_lines_are_kept_as_far_as_an_error_has_room() -> None:
     assert kept[-1].startswith("99 ")
     assert len(kept) > 10
     assert len(output.last()) <= 1_500
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_module, "_BURST", 10_000)
+
+
+@pytest.mark.usefixtures("little_room")
+def test_a_flood_is_logged_in_part_and_it_is_said_how_much_was_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    now = 0.0
+    output = Output("etl:0 daily", lambda: now)
+
+    def flood() -> int:
+        caplog.clear()
+        for _ in range(1_000):
+            output.hear("y")
+        return sum(message.endswith("| y") for message in caplog.messages)
+
+    logged = flood()
+    assert 50 < logged < 200
+    now += 3_600
+    again = flood()
+    assert again == logged
+    assert caplog.messages[0] == f"etl:0 daily | ({1_000 - logged} more lines came too fast to be logged)"
+    output.hear("the end")
+    assert output.last().endswith("the end")
+    caplog.clear()
+    output.say_what_was_left_out()
+    output.say_what_was_left_out()
+    assert caplog.messages == [f"etl:0 daily | ({1_001 - logged} more lines came too fast to be logged)"]
+
+
+@pytest.mark.usefixtures("little_room")
+def test_what_is_not_logged_anyway_takes_no_room(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    output = Output("etl:0 daily", lambda: 0.0)
+    for _ in range(1_000):
+        output.hear("26/01/01 00:00:00 DEBUG Utils: y")
+    output.hear("plain")
+    assert caplog.messages == ["etl:0 daily | plain"]
 
 
 @pytest.mark.parametrize(
