@@ -25,6 +25,8 @@ GRACE_S: Final = 5.0
 """How long a command that is told to end may take, before it is killed. Others may be waiting for it."""
 _MARGIN_S: Final = 0.5
 """So long before the end of the lease it is killed in any case."""
+_END_S: Final = 2.0
+"""How long the keeper may take to kill all that descends from it, before it is killed with its group."""
 _LOOK_S: Final = 0.2
 _READ_BYTES: Final = 65_536
 _LONGEST_LINE: Final = 16 * 1024
@@ -98,7 +100,9 @@ class KeptProcess:
         """Say until when it may run."""
         now = keeper.clock_ns()  # first: the lease may be extended later, but does not end earlier
         left_s = max(0.0, self._lease_left_s() - _MARGIN_S)
-        until = "inf" if left_s == math.inf else str(now + int(left_s * 1e9))
+        self._tell("inf" if left_s == math.inf else str(now + int(left_s * 1e9)))
+
+    def _tell(self, until: str) -> None:
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._stdin.fileno(), f"{until}\n".encode())
 
@@ -137,6 +141,9 @@ class KeptProcess:
 
     def _kill_all(self) -> None:
         """Also what the command has left running. The number of a group that has just ended is not used again soon."""
+        self._tell("0")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(min(_END_S, max(0.0, self._lease_left_s())))
         self._signal(signal.SIGKILL)
         self._process.wait()
 

@@ -19,6 +19,8 @@ from airflow_provider.spark.submit.kept import KeptProcess, run_kept
 from airflow_provider.values.procfs import is_over, start_of
 
 SLEEPS = "echo $$ > pid; exec sleep 3600"
+GOES_AWAY = f"(setsid env -i /bin/sh -c '{SLEEPS}' &); until [ -s pid ]; do sleep 0.05; done"
+"""It has a session of its own, no parent that waits for it, and nothing in its environment."""
 
 
 class ToldToStop(Exception):  # noqa: N818 - as a fence has it, it is no error
@@ -121,6 +123,32 @@ def test_what_it_has_left_running_ends_with_it(owner: Owner) -> None:
     wait_until(lambda: is_over(*owner.process()))
 
 
+def test_so_does_what_has_gone_into_a_session_of_its_own(owner: Owner) -> None:
+    assert owner.run(f"{GOES_AWAY}; exit 3") == 3
+    assert is_over(*owner.process())
+
+
+def test_and_when_it_is_told_to_stop(owner: Owner) -> None:
+    seen: list[tuple[int, str]] = []
+
+    def check() -> None:
+        if (owner.folder / "pid").exists():
+            seen.append(owner.process())
+            raise ToldToStop
+
+    with pytest.raises(ToldToStop):
+        owner.run(f"{GOES_AWAY}; exec sleep 3600", check)
+    assert is_over(*seen[0])
+
+
+def test_what_has_lost_its_parent_leaves_no_zombie_while_the_command_runs(owner: Owner) -> None:
+    ends = "(sh -c 'echo $$ > gone' &); echo $$ > pid; exec sleep 3600"
+    with owner.start(ends) as process:
+        process.renew()
+        gone, _ = owner.process("gone")
+        wait_until(lambda: start_of(gone) is None)
+
+
 def test_it_ends_when_its_owner_stands_still_for_longer_than_the_lease(owner: Owner) -> None:
     owner.lease_left_s = 1.0
     with owner.start(SLEEPS) as process:
@@ -167,13 +195,14 @@ def test_a_line_without_end_is_cut(owner: Owner) -> None:
     assert all(len(line) <= 16 * 1024 for line in owner.heard)
 
 
-OWNER = f"""
+OWNER = """
 import math
+import sys
 from pathlib import Path
 from airflow_provider.spark.submit.kept import run_kept
 run_kept(
-    ["/bin/sh", "-c", {SLEEPS!r}],
-    environment={{"PATH": "/usr/bin:/bin"}},
+    ["/bin/sh", "-c", sys.argv[1]],
+    environment={"PATH": "/usr/bin:/bin"},
     folder=Path.cwd(),
     hear=print,
     check=lambda: None,
@@ -182,8 +211,9 @@ run_kept(
 """
 
 
-def test_it_ends_with_its_owner_even_if_that_is_killed(owner: Owner) -> None:
-    with subprocess.Popen([sys.executable, "-c", OWNER], cwd=owner.folder) as process:
+@pytest.mark.parametrize("program", [SLEEPS, f"{GOES_AWAY}; exec sleep 3600"])
+def test_it_ends_with_its_owner_even_if_that_is_killed(owner: Owner, program: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", OWNER, program], cwd=owner.folder) as process:
         pid, start = owner.process()
         assert not is_over(pid, start)
         process.send_signal(signal.SIGKILL)
