@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from airflow_provider.spark.local.application.cluster import is_local
 from airflow_provider.spark.local.application.scratch import ScratchFolder
+from airflow_provider.spark.local.application.spark_defaults import settings_in, spark_defaults
 from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.spark.local.pyspark_internals import home_of_spark
 from airflow_provider.spark.properties import submit_options
@@ -74,7 +76,8 @@ def run_application(
         folder = scratch.path / "work"
         folder.mkdir()
         command = _command(application, home, submit_options(application.settings, scratch.path, given))
-        environment = _environment(os.environ, home, application.settings)
+        known = {**spark_defaults(home), **settings_in(given), **application.settings}
+        environment = _environment(os.environ, home, known)
         return run_kept(
             command, environment=environment, folder=folder, hear=hear, check=check, lease_left_s=lease_left_s
         )
@@ -105,10 +108,13 @@ def _command(application: Application, home: Path, options: Sequence[str]) -> li
 
 
 def _environment(own: Mapping[str, str], home: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """The Python of a driver here is that of this process, unless the environment names another one."""
+    """The Python of a driver here is that of this process, unless the environment names another one.
+
+    :param settings: all, wherever they are from
+    """
     kept = {name: value for name, value in own.items() if name not in _OF_THIS_PROCESS}
-    is_local = settings.get("spark.master", "local").startswith("local")
-    if not is_local and (_LOOPBACK[0], kept.get(_LOOPBACK[0])) == _LOOPBACK:
+    here = is_local(settings.get("spark.master", "local"))
+    if not here and (_LOOPBACK[0], kept.get(_LOOPBACK[0])) == _LOOPBACK:
         del kept[_LOOPBACK[0]]
     if settings.get("spark.submit.deployMode") != "cluster":
         kept = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **kept}

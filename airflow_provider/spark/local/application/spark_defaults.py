@@ -11,11 +11,19 @@ from typing import Final
 _SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)[\s=:]*(.*?)\s*")
 
 
-def spark_defaults() -> dict[str, str]:
-    """The settings in that file, where Spark looks for it; none if there is no file. Does not import PySpark."""
-    folder = os.environ.get("SPARK_CONF_DIR") or str(Path(_home(), "conf"))
+def spark_defaults(home: Path | None = None) -> dict[str, str]:
+    """The settings in that file, where Spark looks for it; none if there is no file. Does not import PySpark.
+
+    :param home: the folder of Spark; None: that of the environment, or of PySpark
+    """
+    folder = os.environ.get("SPARK_CONF_DIR") or str(Path(home or _home(), "conf"))
     file = Path(folder, "spark-defaults.conf")
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    return settings_in(file.read_bytes()) if file.is_file() else {}
+
+
+def settings_in(properties: bytes) -> dict[str, str]:
+    """The settings in a file of that form."""
+    lines = properties.decode(errors="replace").splitlines()
     return {found[1]: found[2] for found in map(_SETTING.fullmatch, lines) if found}
 
 

@@ -86,6 +86,19 @@ def test_its_environment_is_the_workers_without_what_belongs_to_the_workers_own_
     assert submitted.heard == [f"yes||127.0.0.1|{submitted.home}", f"yes|||{submitted.home}"]
 
 
+@pytest.mark.parametrize("where", ["given.properties", "spark/conf/spark-defaults.conf"])
+def test_a_driver_of_a_cluster_can_be_reached_wherever_its_master_is_named(
+    submitted: Submitted, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    named = write_application(submitted.folder / where, "spark.master  spark://master:7077\n")
+    given = named if where.startswith("given") else ""
+    submitted.run('echo "<$SPARK_LOCAL_IP>"', properties_file=given)
+    submitted.run('echo "<$SPARK_LOCAL_IP>"', properties_file=given, settings={"spark.master": "local[2]"})
+    assert submitted.heard == ["<>", "<127.0.0.1>"]
+
+
 def test_a_spark_home_without_spark_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoSparkSubmitError, match=rf"^spark_home: .* no bin/spark-submit in {tmp_path}$"):
         module.home_of(Application(file="/etl.py", spark_home=str(tmp_path)))
