@@ -114,7 +114,7 @@ def _check_there(config: Mapping[str, Any]) -> None:
 def tag_of(config: Mapping[str, Any], task: TaskContext) -> str:
     """The same for the same application of the same run, whoever has the task; YARN has tags of lower-case letters."""
     of_task = task.checkpoint_location.split("/")[-3:]  # group, job and task: the root may differ among workers
-    text = json.dumps([of_task, task.job, task.index, task.run_key, config], sort_keys=True)
+    text = json.dumps([of_task, task.job, task.index, task.run_key, task.fingerprint, config], sort_keys=True)
     return f"cospark-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
 
 

@@ -32,6 +32,7 @@ class TaskOrder:
     :param epoch: the assignment that gave the task to this worker
     :param attempt: which try this is, from 1
     :param run_key: the name of the run of a bounded job
+    :param fingerprint: of what is to run; another one if the job was removed and submitted again
     :param checkpoint_location: see :func:`airflow_provider.spark.job.checkpoint_folder.checkpoint_location`
     :param name: the task's name in the plan, for people; empty: it has none
     :param max_tasks: for a planner: the most tasks that the plan may have, 1 if nobody has set it
@@ -45,6 +46,7 @@ class TaskOrder:
     epoch: Epoch
     attempt: int = 1
     run_key: str | None = None
+    fingerprint: str = ""
     checkpoint_location: str = ""
     name: str = ""
     max_tasks: int = 1

@@ -301,6 +301,7 @@ def task_context(
         epoch=order.epoch,
         attempt=order.attempt,
         run_key=order.run_key,
+        fingerprint=order.fingerprint,
         checkpoint_location=order.checkpoint_location,
         guard=guard,
         share=session.share,

@@ -178,6 +178,8 @@ class TaskContext:
     :param epoch: the epoch of the assignment under which the task was started
     :param attempt: which start this is, from 1
     :param run_key: the name of the run of a bounded job; None for a job without runs
+    :param fingerprint: stands for what is to be done: another one if the job is changed, or is removed and submitted
+        again. Together with ``run_key``, it is the same for all attempts at the same work, and for nothing else
     :param checkpoint_location: the folder for this task's streaming checkpoint. It is the same on each worker and in
         each run, so a query continues where it stopped (see :mod:`airflow_provider.spark.job.checkpoint_folder`)
     """
@@ -188,6 +190,7 @@ class TaskContext:
     epoch: int
     attempt: int = 1
     run_key: str | None = None
+    fingerprint: str = ""
     checkpoint_location: str
     guard: TaskGuard = field(default=_Unguarded(), repr=False)
     share: Share = field(default=_make_for_oneself, repr=False)

@@ -55,6 +55,7 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
         epoch=run.epoch,
         attempt=run.attempt,
         run_key=definition.run_key or None,
+        fingerprint=run.work.fingerprint,
         checkpoint_location=checkpoint_location(checkpoint_root(root, task, bounded=bounded), group_id, task, config),
         name="" if task.is_planner else task_name(config),
         max_tasks=definition.parts,

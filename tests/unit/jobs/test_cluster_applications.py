@@ -65,7 +65,13 @@ class Group:
         }
 
     def task(
-        self, guard: Guard | None = None, *, root: str = "/tmp", run_key: str = "monday", **more: Any
+        self,
+        guard: Guard | None = None,
+        *,
+        root: str = "/tmp",
+        run_key: str | None = "monday",
+        fingerprint: str = "1a",
+        **more: Any,
     ) -> TaskContext:
         context = JobContext(name="nightly", config={**self.config, **more}, max_tasks=1)
         (planned,) = make_plan(SparkApplications(), context)
@@ -75,6 +81,7 @@ class Group:
             config=planned,
             epoch=1,
             run_key=run_key,
+            fingerprint=fingerprint,
             checkpoint_location=f"{root}/group/nightly/0",
             guard=guard or Guard(),
             applications=AllowedApplications((str(self.apps), "yarn")),
@@ -132,6 +139,14 @@ def test_after_a_crash_of_all_workers_one_that_has_succeeded_meanwhile_is_not_su
     group.succeeds()
     assert group.run(Guard())["applications"] == ["etl"]
     assert len(group.manager.apps()) == 1
+
+
+def test_a_job_without_run_key_that_was_removed_and_submitted_again_runs_again(group: Group) -> None:
+    group.run(Guard(group.succeeds), run_key=None)
+    second = APP.replace("_0000", "_0001")
+    again = Guard(lambda: group.manager.ends.update({second: ("FINISHED", "SUCCEEDED")}))
+    group.run(again, run_key=None, fingerprint="2b")
+    assert len(group.manager.apps()) == 2
 
 
 def test_if_the_job_is_stopped_it_is_killed(group: Group) -> None:
