@@ -113,17 +113,8 @@ class GroupAccess(BaseHook):
         who = f"The wait for group {group}"
         return self._run(lambda settings: patiently(partial(wait, settings), who, until=until))
 
-    def _look_now(self, group: str, read: Read[T]) -> T | None:
-        """As :meth:`look`, with the coordinator's word on who is left.
-
-        :raises TransportError: if no broker answers
-        :raises TopicError: as :meth:`look`, also for the records of declarative groups
-        """
-        seen = self._read(group)
-        return None if seen is None else read(seen.jobs, self._of_those_left(group, seen.status))
-
-    def _look_leniently(self, group: str, read: Read[T]) -> T | None:
-        """As :meth:`_look_now`; if no coordinator answers, the topics alone say who is left."""
+    def look_now(self, group: str, read: Read[T]) -> T | None:
+        """As :meth:`look`, with the coordinator's word on who is left. If none answers, the topics alone say it."""
         seen = self._read(group)
         if seen is None:
             return None
@@ -131,6 +122,15 @@ class GroupAccess(BaseHook):
         with suppress(TransportError, TopicError):
             status = self._of_those_left(group, status)
         return read(seen.jobs, status)
+
+    def _look_for_certain(self, group: str, read: Read[T]) -> T | None:
+        """As :meth:`look_now`.
+
+        :raises TransportError: if no coordinator answers
+        :raises TopicError: as :meth:`look`, also for the records of declarative groups
+        """
+        seen = self._read(group)
+        return None if seen is None else read(seen.jobs, self._of_those_left(group, seen.status))
 
     def _of_those_left(self, group: str, status: StatusSnapshot) -> StatusSnapshot:
         from airflow_provider.integration.memberships.deserted import is_deserted

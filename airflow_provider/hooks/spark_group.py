@@ -310,7 +310,7 @@ class SparkGroupHook(GroupAccess):
 
     def job_progress(self, group: str, job: str) -> JobReport | None:
         """The progress of a job's present run; None if the group has no such job."""
-        return self._look_leniently(group, lambda jobs, status: JobReport.of(job, jobs, status))
+        return self.look_now(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
         """The streams on Spark Connect servers that no worker of the group watches. The streams of a killed worker only
@@ -319,7 +319,7 @@ class SparkGroupHook(GroupAccess):
         :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
         """
-        return self._look_now(group, lambda jobs, status: list(orphans(jobs, status))) or []
+        return self._look_for_certain(group, lambda jobs, status: list(orphans(jobs, status))) or []
 
     def end_orphans(self, group: str, allowed_spark_servers: Iterable[str] = ()) -> dict[str, str]:
         """Let their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
@@ -348,11 +348,11 @@ class SparkGroupHook(GroupAccess):
 
     def describe_job(self, group: str, job: str) -> JobDescription | None:
         """A job's definition and its state; None if the group has no such job."""
-        return self._look_leniently(group, lambda jobs, status: JobDescription.of(job, jobs, status))
+        return self.look_now(group, lambda jobs, status: JobDescription.of(job, jobs, status))
 
     def describe_jobs(self, group: str) -> list[JobDescription]:
         """All jobs of a group likewise, by name; none if there is no such group."""
-        return self._look_leniently(group, JobDescription.of_all) or []
+        return self.look_now(group, JobDescription.of_all) or []
 
     def group_state(self, group: str) -> GroupReport | None:
         """The group's present epoch: its members, their tasks, what has moved; None before its first rebalance."""
@@ -366,7 +366,7 @@ class SparkGroupHook(GroupAccess):
         :raises TopicError: as :meth:`look`
         """
         now = partial(room, now_ms=wall_ms(), waited_ms=milliseconds("waited_s", waited_s))
-        return self._look_now(group, now) or NO_ROOM
+        return self._look_for_certain(group, now) or NO_ROOM
 
 
 def _who(by: str | None) -> str:

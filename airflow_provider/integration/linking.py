@@ -20,7 +20,7 @@ from airflow_provider.integration.links import SparkGroupLink, group_link
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.state.views.group_view import GroupView
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class FollowedLink:
 class _Followed:
     """The links to one group that a loop keeps up to date, all of them together."""
 
-    def __init__(self, topics: GroupTopics) -> None:
-        self._topics = topics
+    def __init__(self, group: GroupView) -> None:
+        self._group = group
         self._links: dict[FollowedLink, contextvars.Context] = {}
         self._storing: tuple[FollowedLink, asyncio.Task[None]] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class _Followed:
         del self._links[link]
         if not self._links and self._following is not None:
             self._following.cancel()
-            del _FOLLOWED[self._topics]
+            del _FOLLOWED[self._group]
         if self._storing is not None and self._storing[0] is link:
             self._storing[1].cancel()
             # Airflow never answers while the triggerer shuts down.
@@ -87,7 +87,7 @@ class _Followed:
         while True:
             await asyncio.sleep(_LOOK_S)
             for link, context in list(self._links.items()):
-                leads_to = group_link(self._topics.status)
+                leads_to = group_link(self._group.status)
                 if link in self._links and link.shown != leads_to:
                     storing = context.run(asyncio.ensure_future, link.store(leads_to))
                     self._storing = link, storing
@@ -110,24 +110,24 @@ def link_of_trigger(trigger: BaseTrigger, shown: str) -> FollowedLink:
     return FollowedLink(shown, push)
 
 
-def following_leader(topics: GroupTopics, link: FollowedLink) -> AbstractAsyncContextManager[None]:
+def following_leader(group: GroupView, link: FollowedLink) -> AbstractAsyncContextManager[None]:
     """Keep a link up to date while the block runs. A link that can't be stored is tried again."""
-    return _Following(topics, link)
+    return _Following(group, link)
 
 
 class _Following:
     """A class instead of a generator, to save memory: there may be a thousand."""
 
-    __slots__ = ("_followed", "_link", "_topics")
+    __slots__ = ("_followed", "_group", "_link")
 
-    def __init__(self, topics: GroupTopics, link: FollowedLink) -> None:
-        self._topics = topics
+    def __init__(self, group: GroupView, link: FollowedLink) -> None:
+        self._group = group
         self._link = link
 
     async def __aenter__(self) -> None:
-        followed = _FOLLOWED.get(self._topics)
+        followed = _FOLLOWED.get(self._group)
         if followed is None:
-            followed = _FOLLOWED[self._topics] = _Followed(self._topics)
+            followed = _FOLLOWED[self._group] = _Followed(self._group)
         self._followed = followed
         followed.add(self._link)
 

@@ -133,7 +133,7 @@ class SparkGroupSensor(GroupTask, BaseSensorOperator):
         with failing_for_good():
             condition, group = self.condition(), group_name(self.group)
             try:
-                looked = SparkGroupHook(self.kafka_conn_id).look(
+                looked = SparkGroupHook(self.kafka_conn_id).look_now(
                     group,
                     lambda jobs, status: (
                         condition.answer(jobs, status),
@@ -184,7 +184,7 @@ class SparkGroupSensor(GroupTask, BaseSensorOperator):
             yield
         except AirflowSensorTimeout:
             hook, group, condition = SparkGroupHook(self.kafka_conn_id), group_name(self.group), self.condition()
-            leave_present_report(self, context, lambda: hook.look(group, condition.report))
+            leave_present_report(self, context, lambda: hook.look_now(group, condition.report))
             raise
 
 

@@ -19,6 +19,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import LastingError
 from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
+from airflow_provider.triggers.group_now import group_now
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.watching import answer_to
@@ -46,7 +47,7 @@ def check_not_given_up(event: Mapping[str, Any]) -> None:
 
 class GroupTrigger(BaseTrigger):
     """Fires once: when its condition holds, or when it gives up (:func:`check_not_given_up`). It follows the topics,
-    shared by all triggers of a group, and never polls.
+    shared by all triggers of a group. Only whether the group has any workers is polled, for all groups together.
 
     It waits for a broker that is away, for topics that do not exist yet, and for a connection that can't be used.
 
@@ -97,7 +98,7 @@ class GroupTrigger(BaseTrigger):
         async with connection_of(self.kafka_conn_id) as connection:
             # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
             # time.
-            await asyncio.to_thread(importlib.import_module, "airflow_provider.group.live.shared")
+            await asyncio.to_thread(importlib.import_module, "airflow_provider.integration.memberships.deserted")
             try:
                 event = await with_its_settings(connection, self._wait)
             except LastingError as wrong:
@@ -114,13 +115,13 @@ class GroupTrigger(BaseTrigger):
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
         from airflow_provider.group.live.shared import watched_topics
 
-        async with watched_topics(settings, self.group) as topics:
+        async with watched_topics(settings, self.group) as topics, group_now(settings, self.group, topics) as now:
             telling, following = (
-                telling_so_far(topics, self.condition, self._so_far),
-                following_leader(topics, self._link),
+                telling_so_far(now, self.condition, self._so_far),
+                following_leader(now, self._link),
             )
             async with telling, following:
-                answer = await answer_to(topics, self.condition)
-            link = group_link(topics.status) or self._link.led_to  # to the last leader, where all have left
+                answer = await answer_to(now, self.condition)
+            link = group_link(now.status) or self._link.led_to  # to the last leader, where all have left
             entered: dict[str, Any] = storable({"link": link, "carried": self.carried, **answer.to_json()})
             return entered

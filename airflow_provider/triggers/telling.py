@@ -12,17 +12,15 @@ import random
 import time
 from collections.abc import Callable, Hashable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.event_loops.off_loop import off_loop
 from airflow_provider.state.reports.standing import SAY_EVERY_S, Pace, SoFar
+from airflow_provider.state.views.group_view import GroupView
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
-
-if TYPE_CHECKING:
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +34,14 @@ _Answers = dict[Hashable, "tuple[float, asyncio.Future[SoFar | None]]"]
 _ANSWERS: WeakKeyDictionary[object, _Answers] = WeakKeyDictionary()
 
 
-def telling_so_far(topics: GroupTopics, question: Hashable, look: Look) -> AbstractAsyncContextManager[None]:
+def telling_so_far(group: GroupView, question: Hashable, look: Look) -> AbstractAsyncContextManager[None]:
     """Log the progress while the block runs: at most every 30 s when something has changed, at least every 10 minutes.
 
     :param question: identifies what ``look`` computes, so that equal ones share the answer
     :param look: runs outside the loop, so it must not touch what belongs to the loop; returns None if there is nothing
         to log
     """
-    return _Telling(topics, question, look)
+    return _Telling(group, question, look)
 
 
 class _Telling:
@@ -51,10 +49,10 @@ class _Telling:
     log of its task.
     """
 
-    __slots__ = ("_look", "_pace", "_question", "_telling", "_timer", "_topics")
+    __slots__ = ("_group", "_look", "_pace", "_question", "_telling", "_timer")
 
-    def __init__(self, topics: GroupTopics, question: Hashable, look: Look) -> None:
-        self._topics = topics
+    def __init__(self, group: GroupView, question: Hashable, look: Look) -> None:
+        self._group = group
         self._question = question
         self._look = look
         self._pace = Pace()
@@ -78,18 +76,18 @@ class _Telling:
         self._telling = asyncio.ensure_future(self._tell())
 
     async def _tell(self) -> None:
-        so_far = await _answer(self._topics, self._question, self._look)
+        so_far = await _answer(self._group, self._question, self._look)
         if so_far is not None and self._pace.is_due(so_far, time.monotonic()):
             log.info("%s", so_far.in_words(wall_ms()))
         self._telling, self._timer = None, self._armed()
 
 
-async def _answer(topics: GroupTopics, question: Hashable, look: Look) -> SoFar | None:
-    answers, now = _ANSWERS.setdefault(topics, {}), time.monotonic()
+async def _answer(group: GroupView, question: Hashable, look: Look) -> SoFar | None:
+    answers, now = _ANSWERS.setdefault(group, {}), time.monotonic()
     for old in [asked for asked, (at, _) in answers.items() if now - at >= _FRESH_S]:
         del answers[old]
     if question not in answers:
-        jobs, status = topics.jobs, topics.status
+        jobs, status = group.jobs, group.status
         looking = asyncio.ensure_future(off_loop(lambda: look(jobs, status), tasks=len(status.tasks)))
         answers[question] = now, looking
     # Shielded: cancelling one task must not cancel the answer for the others.

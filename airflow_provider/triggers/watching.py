@@ -15,19 +15,19 @@ from airflow_provider.kafka.event_loops.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.triggers.conditions import Answer, Condition
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
     from airflow_provider.state.views.jobs_view import JobsSnapshot
     from airflow_provider.state.views.status_view import StatusSnapshot
+    from airflow_provider.triggers.group_now import GroupNow
 
 
 class _Watch:
     """The conditions that are waited for in one group, on one loop."""
 
-    def __init__(self, topics: GroupTopics) -> None:
-        self._topics = topics
+    def __init__(self, group: GroupNow) -> None:
+        self._group = group
         self._waiting: dict[asyncio.Future[Answer], Condition] = {}
         self._changed = asyncio.Event()
-        self._unsubscribe = topics.subscribe(self._changed.set)
+        self._unsubscribe = group.subscribe(self._changed.set)
         self._looking = asyncio.ensure_future(self._look_again_and_again())
 
     async def wait(self, condition: Condition) -> Answer:
@@ -46,8 +46,8 @@ class _Watch:
 
     def _ends(self) -> None:
         """From now on, new sensors start another watch."""
-        if _WATCHES.get(self._topics) is self:
-            del _WATCHES[self._topics]
+        if _WATCHES.get(self._group) is self:
+            del _WATCHES[self._group]
 
     async def _look_again_and_again(self) -> None:
         try:
@@ -65,7 +65,7 @@ class _Watch:
 
     async def _look(self) -> None:
         """:raises TopicError: if a topic can't be read"""
-        jobs, status, problem = self._topics.jobs, self._topics.status, self._topics.problem
+        jobs, status, problem = self._group.jobs, self._group.status, self._group.problem
         conditions = set(self._waiting.values())
 
         def answers() -> Mapping[Condition, Answer | Exception | None]:
@@ -95,13 +95,13 @@ def _answer_to(condition: Condition, jobs: JobsSnapshot, status: StatusSnapshot)
 _WATCHES: WeakKeyDictionary[object, _Watch] = WeakKeyDictionary()
 
 
-async def answer_to(topics: GroupTopics, condition: Condition) -> Answer:
+async def answer_to(group: GroupNow, condition: Condition) -> Answer:
     """The answer, as soon as there is one.
 
-    :param topics: read to their ends
+    :param group: its topics are read to their ends
     :raises TopicError: if a topic can't be read
     """
-    watch = _WATCHES.get(topics)
+    watch = _WATCHES.get(group)
     if watch is None:
-        watch = _WATCHES[topics] = _Watch(topics)
+        watch = _WATCHES[group] = _Watch(group)
     return await watch.wait(condition)

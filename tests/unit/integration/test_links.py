@@ -147,7 +147,7 @@ async def test_a_deferred_task_has_the_link_to_the_present_leader(kind: str, mon
 
 def test_a_sensor_that_pokes_has_the_link_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [JobsSnapshot(), led(3)]
-    monkeypatch.setattr(SparkGroupHook, "look", lambda _hook, _group, read: read(*now))
+    monkeypatch.setattr(SparkGroupHook, "look_now", lambda _hook, _group, read: read(*now))
     sensor, airflow = AssignmentEpochSensor(task_id="t", group="g", at_least=9), context()
     for status, link in ((led(3), URL), (led(4, OTHER), OTHER), (led(4, OTHER, WorkerPhase.LEFT), "")):
         now[1] = status

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, PokeReturnValue
-from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
+from airflow_values import URL, context, group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.cli.job_commands import jobs as jobs_command
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -36,9 +36,9 @@ from airflow_provider.triggers.group import GroupTrigger, given_up
 
 @pytest.fixture
 def topics(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the topics say from now on; empty: there are none."""
+    """What topics and coordinator say from now on; empty: there are no topics."""
     now: list[Any] = []
-    monkeypatch.setattr(SparkGroupHook, "look", lambda _hook, _group, read: read(*now) if now else None)
+    monkeypatch.setattr(SparkGroupHook, "look_now", lambda _hook, _group, read: read(*now) if now else None)
     return now
 
 
@@ -88,6 +88,16 @@ def test_poking_until_the_epoch_is_reached(topics: list[Any]) -> None:
     assert answer.xcom_value is not None
     assert answer.xcom_value["epoch"] == 5
     assert sensor.group_link == URL, "to the group's leader"
+
+
+def test_a_job_without_a_worker_does_not_count_as_running(topics: list[Any]) -> None:
+    known = jobs_snapshot(job(run_key="r1"), tasks=1)
+    group = status_snapshot(known, "job", TaskState.RUNNING, record=group_record(2), worker="w1")
+    sensor = jobs(state="running")
+    topics[:] = known, group.without_members()
+    assert not sensor.poke(context()).is_done, "the coordinator says so"
+    topics[:] = known, group
+    assert sensor.poke(context()).is_done
 
 
 def test_a_deferred_sensor_says_the_same_as_a_poking_one(topics: list[Any]) -> None:
@@ -149,7 +159,7 @@ class Looks:
         self.met = list(met)
         known = jobs_snapshot(job(), tasks=1)
         self.done = known, status_snapshot(known, "job", TaskState.FINISHED)
-        monkeypatch.setattr(SparkGroupHook, "look", lambda _hook, _group, read: self._look(read))
+        monkeypatch.setattr(SparkGroupHook, "look_now", lambda _hook, _group, read: self._look(read))
 
     def _look(self, read: Any) -> Any:
         met = self.met.pop(0) if self.met else self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.live import shared
 from airflow_provider.group.live.classic import classic_membership
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.integration.memberships import deserted
 from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
@@ -109,7 +110,11 @@ class FakeWorker:
 
 
 class Triggerer:
-    """What surrounds a trigger: topics, a worker, and Airflow's word about its task instance."""
+    """What surrounds a trigger: topics, a worker, and Airflow's word about its task instance.
+
+    :ivar deserted: the groups that have no members, as the coordinator says
+    :ivar asked: the groups of each question about that
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.topics = FakeTopics()
@@ -123,6 +128,8 @@ class Triggerer:
         self.task_state: str | None = "deferred"
         self.state_lookups = 0
         self.xcoms: dict[str, Any] = {}
+        self.deserted = frozenset[str]()
+        self.asked: list[frozenset[str]] = []
 
         async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
             return self.settings
@@ -166,9 +173,14 @@ class Triggerer:
         monkeypatch.setattr(holding, "shared_topics", shared_topics)
         monkeypatch.setattr(classic_membership, "shared_transport", shared_transport)
         monkeypatch.setattr(shared, "reach", reach)
+        monkeypatch.setattr(deserted, "without_classic_members", self._without_classic_members)
         monkeypatch.setattr(holding, "SteadyWorker", held_worker)
         monkeypatch.setattr(worker_module, "state_of", state_of)
         monkeypatch.setattr(worker_module, "push_xcom", push_xcom)
+
+    async def _without_classic_members(self, groups: Collection[str], _settings: KafkaSettings) -> frozenset[str]:
+        self.asked.append(frozenset(groups))
+        return self.deserted & frozenset(groups)
 
     async def start(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
         """Run it as Airflow does, to the point where it holds its membership."""

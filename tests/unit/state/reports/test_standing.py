@@ -95,7 +95,7 @@ def test_a_sensor_that_pokes_every_second_fills_no_log(
 ) -> None:
     known = jobs_snapshot(job(), tasks=2)
     status = status_snapshot(known, "job", RUNNING, RUNNING)
-    monkeypatch.setattr(SparkGroupHook, "look", lambda _hook, _group, read: read(known, status))
+    monkeypatch.setattr(SparkGroupHook, "look_now", lambda _hook, _group, read: read(known, status))
     sensor = JobSensor(task_id="t", group="g", job="job", run_key="r1")
     for _ in range(3):
         assert not sensor.poke(context()).is_done
