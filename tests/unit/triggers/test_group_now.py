@@ -13,7 +13,7 @@ from trigger_bench import SETTINGS, FakeTopics, Triggerer, events_of
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.integration.memberships import deserted
-from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.state.records import TaskState, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -48,7 +48,7 @@ class Coordinator:
     async def _without_classic_members(self, groups: Collection[str], _settings: KafkaSettings) -> frozenset[str]:
         self.asked.append(set(groups))
         if self.empty is None:
-            raise TransportError("no broker answers")
+            raise TransportError("no broker answers", fault=Fault.CONNECTION)
         return frozenset(self.empty & set(groups))
 
 

@@ -54,7 +54,7 @@ async def test_that_a_group_has_no_bridge_is_said_once_and_once_that_it_has(
     words: list[BridgeWord] = []
     put: PutWord = words.append
     for lost in (1, 2, 3):
-        bridges._open("g", NO_TASKS, put)
+        bridges._open("g", BridgeClaims(), put)
         await eventually(lambda: sum(isinstance(word, BridgeLost) for word in words) == lost)  # noqa: B023
     no, again = (record.message for record in caplog.records)
     assert no == "group g has no bridge to the classic protocol: its topics are gone; trying again"

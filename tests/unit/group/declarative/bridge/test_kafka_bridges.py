@@ -11,11 +11,11 @@ import pytest
 from waiting import DEADLINE_S
 
 from airflow_provider.group.declarative.bridge import kafka_bridges
+from airflow_provider.group.declarative.coordinator.events import BridgeClaims
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord
 from airflow_provider.integration.memberships.bridging import bridges_of
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.values.model import NO_TASKS
 
 KAFKA = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "nowhere:9"),))
 
@@ -55,7 +55,7 @@ def test_bridges_that_nobody_has_closed_end_with_the_process(cluster: Cluster) -
     with bridges_of(KAFKA, CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL)) as bridges:
         assert bridges is not None
         for group in ("etl", "ml"):
-            bridges.open(group, NO_TASKS, words.append)
+            bridges.open(group, BridgeClaims(), words.append)
             assert cluster.opened.acquire(timeout=DEADLINE_S)
         assert cluster.open == 2
         bridges.close("etl", words.append)
@@ -64,7 +64,7 @@ def test_bridges_that_nobody_has_closed_end_with_the_process(cluster: Cluster) -
     assert cluster.open == 0
     assert bridging_threads() == []
     assert words == [], "they stay members: whoever coordinates their groups next takes them over"
-    bridges.open("late", NO_TASKS, words.append)
+    bridges.open("late", BridgeClaims(), words.append)
     bridges.close("late", words.append)
     assert bridging_threads() == []
 
@@ -75,14 +75,14 @@ def test_who_serves_a_shard_again_is_not_in_the_way_of_who_is_slow_to_end(cluste
     now: list[BridgeWord] = []
     with bridges_of(KAFKA, CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL)) as bridges:
         assert bridges is not None
-        bridges.open("etl", NO_TASKS, before.append)
+        bridges.open("etl", BridgeClaims(), before.append)
         assert cluster.opened.acquire(timeout=DEADLINE_S)
-        bridges.open("etl", NO_TASKS, now.append)
+        bridges.open("etl", BridgeClaims(), now.append)
         assert cluster.opened.acquire(timeout=DEADLINE_S), "by who serves it now"
         assert cluster.open == 1
         bridges.close("etl", before.append)
         assert cluster.open == 1
-        bridges.open("etl", NO_TASKS, now.append)
+        bridges.open("etl", BridgeClaims(), now.append)
         bridges.close("etl", now.append)
         assert cluster.open == 0
         assert not cluster.opened.acquire(blocking=False)

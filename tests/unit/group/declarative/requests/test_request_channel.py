@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from messages import reply_to
 from waiting import eventually
 
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
@@ -18,7 +19,6 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     Request,
     decode_request,
     encode_reply,
-    reply_to,
 )
 from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,

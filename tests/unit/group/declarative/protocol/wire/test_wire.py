@@ -11,7 +11,7 @@ import pytest
 from how_many import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from messages import SCHEMAS, STRUCTS, records, replies, requests
+from messages import SCHEMAS, STRUCTS, records, replies, reply_to, requests
 
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.wire import MalformedMessageError, UnwritableMessageError
@@ -37,7 +37,6 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     decode_request,
     encode_reply,
     encode_request,
-    reply_to,
     request_of,
 )
 from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
