@@ -58,7 +58,7 @@ class FakeGroup:
         self.names: list[str] = []
         self.known = False
         monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
-        for name in ("submit_job", "remove_job", "retry_failed", "look", "wait_for", "groups"):
+        for name in ("submit_job", "remove_job", "retry_failed", "look", "look_now", "wait_for", "groups"):
             monkeypatch.setattr(SparkGroupHook, name, getattr(self, name))  # bound, and so without the hook
 
     def submit_job(self, _group: str, definition: JobDefinition) -> Submission:
@@ -83,6 +83,8 @@ class FakeGroup:
 
     def look(self, _group: str, read: Callable[..., Any]) -> Any:
         return read(self.jobs, self.status)
+
+    look_now = look
 
     def wait_for(self, _group: str, read: Callable[..., Any], *, timeout_s: float | None = None) -> Any:
         answer = read(self.jobs, self.status)
