@@ -5,7 +5,6 @@ shared out by cost instead of by number.
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -66,14 +65,6 @@ class Costs:
 def slots_for(tasks: Tasks, large: Mapping[int, Tasks]) -> int:
     """How many slots these tasks take, if they take one each, and the large ones so many."""
     return len(tasks) + sum([(size - 1) * len(of_size & tasks) for size, of_size in large.items()])
-
-
-def by_size(large: Mapping[TaskId, int]) -> dict[int, Tasks]:
-    """The tasks of each size."""
-    sizes: defaultdict[int, list[TaskId]] = defaultdict(list)
-    for task, size in large.items():
-        sizes[size].append(task)
-    return {size: frozenset(tasks) for size, tasks in sizes.items()}
 
 
 NO_COSTS: Final = Costs()

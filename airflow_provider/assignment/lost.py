@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.assignment.model import Memory, Round
-from airflow_provider.assignment.shares import Shares, by_worker
+from airflow_provider.assignment.shares import Shares, grouped
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -52,7 +52,7 @@ def judge(
     :param lost: each lost task and the worker that had it
     :param kept: what each member keeps in this round
     """
-    shares = by_worker(lost.items())
+    shares = grouped(lost.items())
     back = {worker: tasks for worker, tasks in shares.items() if worker in kept and worker in round.named}
     ends = {
         worker: end_ms

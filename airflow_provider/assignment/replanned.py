@@ -7,7 +7,7 @@ tasks of the new plan would be dealt out as if nobody had ever had them.
 from __future__ import annotations
 
 from airflow_provider.assignment.model import Memory, Round
-from airflow_provider.assignment.shares import Shares, by_worker
+from airflow_provider.assignment.shares import Shares, grouped
 from airflow_provider.values.model import TaskId, Tasks, WorkerId, planner_of
 
 
@@ -26,7 +26,7 @@ def still_planned(round: Round, memory: Memory, removed: Tasks) -> Shares:  # no
                 had.update(dict.fromkeys(tasks - round.configured, worker))
     for worker, tasks in round.owned.items() if removed else ():
         had.update(dict.fromkeys(tasks & removed, worker))
-    return by_worker(way for way in had.items() if planner_of(way[0].job) in round.configured)
+    return grouped(way for way in had.items() if planner_of(way[0].job) in round.configured)
 
 
 def planned_again(created: Tasks, round: Round, memory: Memory) -> Shares:  # noqa: A002

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+K = TypeVar("K", WorkerId, int)
 
 Shares = Mapping[WorkerId, Tasks]
 """Tasks by worker."""
@@ -35,9 +38,9 @@ def merged(parts: Iterable[Mapping[WorkerId, Iterable[TaskId]]]) -> dict[WorkerI
     return {worker: NO_TASKS.union(*tasks) for worker, tasks in by_worker.items()}
 
 
-def by_worker(pairs: Iterable[tuple[TaskId, WorkerId]]) -> dict[WorkerId, Tasks]:
-    """Group tasks by worker."""
-    tasks: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
-    for task, worker in pairs:
-        tasks[worker].append(task)
-    return {worker: frozenset(tasks[worker]) for worker in sorted(tasks)}
+def grouped(pairs: Iterable[tuple[TaskId, K]]) -> dict[K, Tasks]:
+    """Group tasks by what each comes with, such as a worker or a size, in its order."""
+    tasks: defaultdict[K, list[TaskId]] = defaultdict(list)
+    for task, key in pairs:
+        tasks[key].append(task)
+    return {key: frozenset(tasks[key]) for key in sorted(tasks)}

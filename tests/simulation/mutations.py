@@ -434,7 +434,7 @@ MUTATIONS = (
     Mutation(
         name="counts one slot for each task",
         module="airflow_provider.state.views.slots.costs",
-        edits=(("for index, wants in plan.large.items()}", "for index, wants in () if plan}"),),
+        edits=(("for index, wants in plan.large.items()", "for index, wants in () if plan"),),
         plan="large",
         broken=(_REST,),
     ),

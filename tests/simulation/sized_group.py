@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from airflow_provider.assignment.cooperative import assign
-from airflow_provider.assignment.costs import Costs, by_size
+from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE
+from airflow_provider.assignment.shares import grouped
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 Places = Mapping[TaskId, WorkerId]
@@ -96,7 +97,7 @@ class SizedGroup:
                 stays=stays,
                 costs=Costs(
                     slots={worker: self.slots[worker] for worker in self.owned},
-                    large=by_size({task: size for task, size in self.sizes.items() if size > 1}),
+                    large=grouped((task, size) for task, size in self.sizes.items() if size > 1),
                 ),
             ),
             self._memory,

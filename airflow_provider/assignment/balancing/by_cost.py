@@ -21,7 +21,7 @@ from airflow_provider.assignment.balancing.balance import NO_LIMIT
 from airflow_provider.assignment.balancing.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Load
-from airflow_provider.assignment.shares import Shares, by_worker, minus, plus
+from airflow_provider.assignment.shares import Shares, grouped, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _HARDLY: Final = 0.1
@@ -69,7 +69,7 @@ class CostPool:
         if self.stops <= most_stops:
             return self._moving
         moving = [(task, worker) for worker, tasks in self._moving.items() for task in tasks]
-        return by_worker(nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way)))
+        return grouped(nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way)))
 
     def place(self, tasks: Tasks) -> Shares:
         """Give each task to the worker that can begin it first, and with them the tasks that members do not get back.
@@ -173,7 +173,7 @@ class _Sharing:
 
     def _elsewhere(self, places: Sequence[int]) -> Shares:
         ways = zip(self._tasks, self._homes, places, strict=True)
-        return by_worker((task, self._workers[place]) for task, home, place in ways if home != place)
+        return grouped((task, self._workers[place]) for task, home, place in ways if home != place)
 
 
 def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) -> list[Slots]:

@@ -61,7 +61,7 @@ from airflow_provider.assignment.model import GroupAssignment, Load, Move, MoveR
 from airflow_provider.assignment.moving.moves import Shuffle, write_down
 from airflow_provider.assignment.moving.pace import Pace, pace
 from airflow_provider.assignment.policy import Incremental, Policy
-from airflow_provider.assignment.shares import Shares, by_worker, merged, minus, plus
+from airflow_provider.assignment.shares import Shares, grouped, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 
@@ -180,7 +180,7 @@ def _with_learners(
         assert move.target is not None
         learners.update(dict.fromkeys(move.tasks, move.target))
         owners.update(dict.fromkeys(move.tasks, move.source))
-    learning, learned = by_worker(learners.items()), by_worker(owners.items())
+    learning, learned = grouped(learners.items()), grouped(owners.items())
     members = outcome.target
     whys = _whys(round, settled, stateful, outcome)
     cooperative = outcome.memory

@@ -17,7 +17,7 @@ from airflow_provider.assignment.balancing.balance import choose, limited
 from airflow_provider.assignment.balancing.spread import deal
 from airflow_provider.assignment.learners.model import Limits
 from airflow_provider.assignment.model import Load, Move, MoveReason
-from airflow_provider.assignment.shares import Shares, by_worker
+from airflow_provider.assignment.shares import Shares, grouped
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 
@@ -93,7 +93,7 @@ class Excess:
 def at_most(shares: Shares, number: int) -> Shares:
     """At most ``number`` of the tasks, in the order of their workers' names."""
     tasks = ((task, worker) for worker, share in sorted(shares.items()) for task in sorted(share))
-    return by_worker(islice(tasks, number)) if number < sum(map(len, shares.values())) else shares
+    return grouped(islice(tasks, number)) if number < sum(map(len, shares.values())) else shares
 
 
 def begin(

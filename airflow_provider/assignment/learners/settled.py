@@ -17,7 +17,7 @@ from airflow_provider.assignment.moving.elsewhere import Elsewhere, elsewhere
 from airflow_provider.assignment.moving.moves import Difference
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.assignment.replanned import planned_again
-from airflow_provider.assignment.shares import Shares, by_worker, merged, minus, plus
+from airflow_provider.assignment.shares import Shares, grouped, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 
@@ -93,7 +93,7 @@ def settle(
         drains=draining(round, kept),
         lost_work=lost_work,
         kept=kept,
-        at_once=merged((warm, by_worker(half_warm.items()), own_and_learned, goes.at_once)),
+        at_once=merged((warm, grouped(half_warm.items()), own_and_learned, goes.at_once)),
         own={worker: minus(tasks, learned) for worker, tasks in own.items()},
         free=minus(free, frozenset(half_warm)),
         lessons={task: lesson for task, lesson in rest.items() if task not in half_warm and task not in its_own},

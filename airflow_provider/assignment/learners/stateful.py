@@ -13,7 +13,7 @@ from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMem
 from airflow_provider.assignment.learners.settled import Settled, all_of, of_staying
 from airflow_provider.assignment.learners.under_way import Further, count_by_worker, further
 from airflow_provider.assignment.model import Move
-from airflow_provider.assignment.shares import Shares, by_worker, merged, minus, plus
+from airflow_provider.assignment.shares import Shares, grouped, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 
@@ -56,7 +56,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     learned = frozenset(continued.lessons)
     total = len(tasks - (kept - learned))
     share, extras = divmod(total, max(1, len(staying)))
-    to_come = by_worker((task, lesson.worker) for task, lesson in continued.lessons.items())
+    to_come = grouped((task, lesson.worker) for task, lesson in continued.lessons.items())
     shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
     beside = _without_state(settled, shares, tasks)
     given = _given(settled, shares, tasks, total, beside) if shares and tasks else {}
@@ -118,7 +118,7 @@ def given_up(round: LearnerRound, memory: LearnerMemory, continued: Further) -> 
     again.
     """
     same = memory.cooperative.members == round.owned.keys()
-    now = by_worker((task, lesson.worker) for task, lesson in continued.given_up.items())
+    now = grouped((task, lesson.worker) for task, lesson in continued.given_up.items())
     before = {
         worker: left
         for worker, tasks in (memory.given_up.items() if same else ())

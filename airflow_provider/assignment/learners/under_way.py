@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignment.shares import Shares, by_worker
+from airflow_provider.assignment.shares import Shares, grouped
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -91,8 +91,8 @@ def hand_over(
         and (is_ready(lesson, limits) or (owners.get(task) in round.leaving_soon and is_in_vain(lesson, round, limits)))
     }
     return HandOver(
-        handed=by_worker(handed.items()),
-        taken_back=by_worker((task, owner) for task, owner in owners.items() if task not in handed),
+        handed=grouped(handed.items()),
+        taken_back=grouped((task, owner) for task, owner in owners.items() if task not in handed),
         owners={**{task: lost[task] for task in handed if task in lost}, **owners},
     )
 
@@ -151,7 +151,7 @@ def further(
     return Further(
         lessons=continued,
         holders={task: worker for task, worker in holders.items() if task in continued},
-        released=by_worker(released),
+        released=grouped(released),
         given_up=given_up,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider.assignment.model import Round
 from airflow_provider.assignment.moving.moves import Difference
-from airflow_provider.assignment.shares import Shares, by_worker, minus
+from airflow_provider.assignment.shares import Shares, grouped, minus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 
@@ -68,4 +68,4 @@ def elsewhere(round: Round, kept: Shares, unowned: Iterable[TaskId]) -> Elsewher
     }
     taken = {worker: tasks for worker, tasks in taken.items() if tasks}
     going = NO_TASKS.union(*taken.values(), better.keys() & frozenset(unowned))
-    return Elsewhere(taken=taken, places=by_worker((task, better[task]) for task in going))
+    return Elsewhere(taken=taken, places=grouped((task, better[task]) for task in going))

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from airflow_provider.assignment import cooperative, eager, weights
 from airflow_provider.assignment.balancing.by_cost import CostPool
-from airflow_provider.assignment.costs import NO_COSTS, Costs, by_size
+from airflow_provider.assignment.costs import NO_COSTS, Costs
 from airflow_provider.assignment.learners import extensible
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.assignment.moving.move_reasons import why
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.assignment.shares import grouped
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 W1, W2, W3 = (WorkerId(name) for name in ("w1", "w2", "w3"))
@@ -39,7 +40,7 @@ def costing(
     return Costs(
         of={TaskId("a", index): cost for index, cost in enumerate(of)},
         left={TaskId("a", index): rest for index, rest in (left or {}).items()},
-        large=by_size({TaskId("a", index): wants for index, wants in (large or {}).items()}),
+        large=grouped((TaskId("a", index), wants) for index, wants in (large or {}).items()),
         slots=dict.fromkeys((W1, W2, W3), slots),
     )
 

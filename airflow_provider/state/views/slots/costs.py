@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from airflow_provider.assignment.costs import NO_COSTS, Costs, by_size
+from airflow_provider.assignment.costs import NO_COSTS, Costs
+from airflow_provider.assignment.shares import grouped
 from airflow_provider.state.records import PlanRecord, TaskKind, TaskState, TaskStatus, cost_of
 from airflow_provider.state.records.jobs_topic.slots import MOST_SLOTS
 from airflow_provider.state.views.jobs_view import JobsSnapshot
@@ -48,8 +49,8 @@ def costs_of(
             for task, cost in of.items()
             if (last := status.tasks.get(task)) is not None and (last.state is TaskState.RUNNING or task in pinned)
         },
-        large=by_size(
-            {TaskId(job, index): wants for job, plan in plans.items() for index, wants in plan.large.items()}
+        large=grouped(
+            (TaskId(job, index), wants) for job, plan in plans.items() for index, wants in plan.large.items()
         ),
         slots=slots,
     )

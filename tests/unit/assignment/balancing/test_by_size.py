@@ -9,9 +9,10 @@ import pytest
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
 from airflow_provider.assignment.balancing.pools import above_shares
 from airflow_provider.assignment.cooperative import assign
-from airflow_provider.assignment.costs import Costs, by_size
+from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE
+from airflow_provider.assignment.shares import grouped
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 A, B, C = (WorkerId(name) for name in "abc")
@@ -34,7 +35,7 @@ def round_of(owned: Mapping[WorkerId, Tasks], slots: Mapping[WorkerId, int], run
         owned=owned,
         revocation_rank=dict.fromkeys(running, 1),
         named=frozenset(owned),
-        costs=Costs(slots=slots, large=by_size(LARGE)),
+        costs=Costs(slots=slots, large=grouped(LARGE.items())),
     )
 
 
