@@ -120,7 +120,7 @@ class GroupAccess(BaseHook):
             return None
         status = seen.status
         with suppress(TransportError, TopicError):
-            status = self._of_those_left(group, status)
+            status = self._of_those_left(group, seen)
         return read(seen.jobs, status)
 
     def _look_for_certain(self, group: str, read: Read[T]) -> T | None:
@@ -130,12 +130,12 @@ class GroupAccess(BaseHook):
         :raises TopicError: as :meth:`look`, also for the records of declarative groups
         """
         seen = self._read(group)
-        return None if seen is None else read(seen.jobs, self._of_those_left(group, seen.status))
+        return None if seen is None else read(seen.jobs, self._of_those_left(group, seen))
 
-    def _of_those_left(self, group: str, status: StatusSnapshot) -> StatusSnapshot:
-        from airflow_provider.integration.memberships.deserted import is_deserted
+    def _of_those_left(self, group: str, seen: GroupSnapshot) -> StatusSnapshot:
+        from airflow_provider.integration.memberships.deserted import status_of_those_left
 
-        return status.without_members() if self._run(partial(is_deserted, group)) else status
+        return self._run(partial(status_of_those_left, group, seen))
 
     def _read(self, group: str) -> GroupSnapshot | None:
         from airflow_provider.integration import one_shot

@@ -331,7 +331,7 @@ class SparkGroupHook(GroupAccess):
         :raises TopicError: if that can't be written
         """
         from airflow_provider.hooks.spark_connect import token_of_handle
-        from airflow_provider.integration.memberships.deserted import is_deserted
+        from airflow_provider.integration.memberships.deserted import status_of_those_left
         from airflow_provider.worker.hands import ending_orphans as ending
         from airflow_provider.worker.hands.servers import Servers
 
@@ -340,7 +340,7 @@ class SparkGroupHook(GroupAccess):
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
             await topics.catch_up()
-            status = topics.status.without_members() if await is_deserted(group, settings) else topics.status
+            status = await status_of_those_left(group, topics, settings)
             left = await ending.end_all(orphans(topics.jobs, status), topics, servers.settings_of)
             return {str(each.status.task): why for each, why in left}
 

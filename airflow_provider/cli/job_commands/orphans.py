@@ -12,7 +12,7 @@ from airflow_provider.cli.shared.connection import add_connection_arguments
 from airflow_provider.cli.shared.names import add_group_argument
 from airflow_provider.cli.shared.reading import group_opened, read_on
 from airflow_provider.cli.shared.terminal import complain, say
-from airflow_provider.integration.memberships.deserted import is_deserted
+from airflow_provider.integration.memberships.deserted import status_of_those_left
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.connect.handle import QueryHandle
@@ -66,8 +66,8 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
     """0: nothing is left; 1: something is."""
     async with group_opened(settings, args.group) as topics:
         await read_on(topics)
-        deserted = await is_deserted(args.group, settings)
-        found = list(orphans(topics.jobs, topics.status.without_members() if deserted else topics.status))
+        status = await status_of_those_left(args.group, topics, settings)
+        found = list(orphans(topics.jobs, status))
         if args.forget:
             return await _forget(args.forget, found, topics)
         if args.end:

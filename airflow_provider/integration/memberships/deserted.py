@@ -10,6 +10,8 @@ from airflow_provider.group.live.shared import shared_transport
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.state.views.group_view import GroupView
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ProtocolError
 
@@ -36,3 +38,12 @@ async def is_deserted(group: str, settings: KafkaSettings) -> bool:
     except ProtocolError as damaged:
         raise TopicError(f"a record of a declarative group can't be read: {damaged}") from damaged
     return group not in declared or not declared[group].members
+
+
+async def status_of_those_left(group: str, seen: GroupView, settings: KafkaSettings) -> StatusSnapshot:
+    """What the topics say, with the coordinator's word on who is left.
+
+    :raises TransportError, TopicError: as :func:`is_deserted`
+    """
+    deserted = await is_deserted(group, settings)
+    return seen.status.without_members() if deserted else seen.status

@@ -18,6 +18,7 @@ from waiting import DEADLINE_S
 from airflow_provider.cli.job_commands import jobs as jobs_module
 from airflow_provider.cli.job_commands import orphans as command
 from airflow_provider.cli.shared import reading
+from airflow_provider.integration.memberships import deserted
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.spark.connect import ending as session_ending
 from airflow_provider.spark.connect.server import TOKEN_ENV
@@ -103,7 +104,7 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(reading, "reach", reach)
     monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
-    monkeypatch.setattr(command, "is_deserted", is_deserted)
+    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
     await made.topics.submit(JOB)
     await made.topics.publish_plan(PlanRecord.of(JOB, [{}] * 200, planned_by=W1, at_ms=0))
     return made
