@@ -31,7 +31,7 @@ class ApplicationError(Exception):
         super().__init__(f"the application {name} has ended with {_end_in_words(code)}. Its last lines:\n{last}")
 
 
-class Room:
+class _LogAllowance:
     """How much more the log takes. When it is full, it takes nothing until there is room for more than a line: so what
     is left out is one piece, and not every other line.
     """
@@ -63,7 +63,7 @@ class Output:
         self._label = label
         self._levels = Levels()
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
-        self._room = Room(clock)
+        self._allowance = _LogAllowance(clock)
         self._left_out = 0
 
     def hear(self, line: str) -> None:
@@ -72,7 +72,7 @@ class Output:
             self._last.append(line)
         if not log.isEnabledFor(level):
             return
-        if self._room.takes(len(line) + _OF_LINE):
+        if self._allowance.takes(len(line) + _OF_LINE):
             self.say_what_was_left_out()
             log.log(level, "%s | %s", self._label, message)
         else:
