@@ -35,6 +35,12 @@ def lines_in(module: Path) -> int:
     return len(module.read_text(encoding="utf-8").splitlines())
 
 
+def naming(pattern: str, folder: Path) -> set[str]:
+    """The modules in a folder whose text has this."""
+    modules = (module for module in MODULES if module.is_relative_to(folder))
+    return {str(module.relative_to(ROOT)) for module in modules if re.search(pattern, module.read_text("utf-8"))}
+
+
 def test_no_module_is_long() -> None:
     long = {str(module.relative_to(ROOT)): lines_in(module) for module in MODULES}
     assert {name: lines for name, lines in long.items() if lines > MOST_LINES_OF_A_MODULE} == {}
@@ -49,12 +55,7 @@ def test_no_room_is_too_full(room: Path) -> None:
 
 def test_no_admin_client_is_asked_for_offsets() -> None:
     """Librdkafka may end the process then: see ``kafka/topics/administration/partition_ends.py``."""
-    asking = {
-        str(module.relative_to(ROOT))
-        for module in (ROOT / "airflow_provider").rglob("*.py")
-        if re.search(r"\blist_offsets\b", module.read_text(encoding="utf-8"))
-    }
-    assert asking == set()
+    assert naming(r"\blist_offsets\b", PACKAGE) == set()
 
 
 def test_no_two_files_of_tests_have_the_same_name() -> None:
@@ -65,12 +66,7 @@ def test_no_two_files_of_tests_have_the_same_name() -> None:
 
 def test_system_tests_redirect_no_output() -> None:
     """Some of them run side by side in one process, and would take each other's: see ``cospark_command.py``."""
-    redirecting = {
-        str(module.relative_to(ROOT))
-        for module in (ROOT / "tests" / "system").rglob("*.py")
-        if re.search(r"\bredirect_std|\bcap(sys|fd)\b", module.read_text(encoding="utf-8"))
-    }
-    assert redirecting == set()
+    assert naming(r"\bredirect_std|\bcap(sys|fd)\b", ROOT / "tests" / "system") == set()
 
 
 def test_unit_tests_stand_where_the_code_stands() -> None:
