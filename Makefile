@@ -26,17 +26,11 @@ help:  ## Show what can be made
 install: set-up $(INSTALLED)  ## Make .venv with everything in it
 
 set-up:
-	@PYTHON=$(PYTHON) scripts/set-up $(if $(filter test thorough system pictures,$(MAKECMDGOALS)),browser) $(if $(filter thorough,$(MAKECMDGOALS)),postgresql)
+	@PYTHON=$(PYTHON) scripts/set-up $(if $(filter test thorough system pictures,$(MAKECMDGOALS)),browser) $(if $(or $(filter thorough,$(MAKECMDGOALS)),$(filter postgresql,$(DATABASE))),postgresql)
 
-$(INSTALLED): pyproject.toml constraints.txt | set-up
+$(INSTALLED): pyproject.toml constraints.txt constraints.sha256 | set-up
 	$(PYTHON) -m venv $(VENV)
-	@stamp=$$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)'); \
-	if [ ! -e $(WHEELS)/$$stamp ]; then \
-	  mkdir -p $(WHEELS); echo "Downloading the dependencies into .cache (about 700 MB, once)"; \
-	  $(BIN)/python -m pip wheel --use-pep517 --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev,openlineage]'; \
-	  rm -f $(WHEELS)/airflow_provider_cooperative_spark-*; \
-	  touch $(WHEELS)/$$stamp; \
-	fi
+	@scripts/fetch-wheels $(BIN)/python $(WHEELS)
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt 'setuptools>=77'
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev,openlineage]'
 	@$(BIN)/python scripts/fill-cache
@@ -50,6 +44,7 @@ test: install  ## Everything that CI runs; as root on Debian and Ubuntu it insta
 
 thorough: install coverage docs  ## What takes too long for each run of CI: coverage, the documentation site, and a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
 	$(PYTEST) -m thorough tests/simulation tests/explore tests/integration tests/system
+	COSPARK_DATABASE=postgresql $(PYTEST) -m "not thorough" tests/system
 	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 
 compat:  ## On each combination of Airflow, PySpark and Python in the README; goes on where it stopped (ONLY=3.10, AGAIN=1, LEAVE_OUT="3.13 constraints")
@@ -79,21 +74,16 @@ peers: install  ## Against Java Kafka Connect's own classes
 integration: install  ## A real broker, a real Spark
 	$(PYTEST) tests/integration
 
-system: install  ## A real Airflow
-	$(PYTEST) tests/system
+system: install  ## A real Airflow (DATABASE=postgresql: with its metadata there, instead of SQLite)
+	COSPARK_DATABASE=$(DATABASE) $(PYTEST) tests/system
 
 pictures: install  ## The pictures of the page in docs/images, made by its tests
 	COSPARK_PICTURES=docs/images $(PYTEST) tests/system/test_page.py tests/system/test_page_detached.py
 
-$(DOCS_INSTALLED): pyproject.toml constraints.txt
+$(DOCS_INSTALLED): pyproject.toml constraints.txt constraints.sha256
 	$(PYTHON) -m venv $(DOCS_VENV)
+	@scripts/fetch-wheels $(DOCS_VENV)/bin/python $(WHEELS)
 	@extra=$$($(DOCS_VENV)/bin/python scripts/extra docs); \
-	stamp=docs-$$(echo "$$extra" | cat - constraints.txt | sha256sum | cut -c1-16)-$$($(DOCS_VENV)/bin/python -c 'import sys; print(sys.implementation.cache_tag)'); \
-	if [ ! -e $(WHEELS)/$$stamp ]; then \
-	  mkdir -p $(WHEELS); echo "Downloading what builds the site into .cache (about 30 MB, once)"; \
-	  $(DOCS_VENV)/bin/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt -r <(echo "$$extra"); \
-	  touch $(WHEELS)/$$stamp; \
-	fi; \
 	$(DOCS_VENV)/bin/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt -r <(echo "$$extra")
 	@touch $@
 
