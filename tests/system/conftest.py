@@ -19,6 +19,7 @@ from fleet import NEVER_LOST, Fleet
 from left_behind import folder_of, keep_logs
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from mailbox_statsd import Mailbox
+from postgresql import chosen_database
 from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
@@ -141,7 +142,7 @@ def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAir
 
     For tests that need one of their own; the others share :func:`airflow`.
     """
-    started: list[LocalAirflow] = []
+    started = ExitStack()
 
     def start(
         dag_folders: Sequence[Path],
@@ -151,15 +152,17 @@ def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAir
     ) -> LocalAirflow:
         home = tmp_path_factory.mktemp("airflow")
         airflow = LocalAirflow(
-            home, dag_folders=dag_folders, connections=connections, env=env, timeout_s=RUN_DEADLINE_S
+            home,
+            dag_folders=dag_folders,
+            connections=connections,
+            database=started.enter_context(chosen_database(home)),
+            env=env,
+            timeout_s=RUN_DEADLINE_S,
         )
-        started.append(airflow)
-        airflow.start()
-        return airflow
+        return started.enter_context(airflow)
 
-    yield start
-    for airflow in started:
-        airflow.stop()
+    with started:
+        yield start
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -206,34 +209,39 @@ def airflow(
     modules, examples = tmp_path_factory.mktemp("modules"), tmp_path_factory.mktemp("dags") / "cospark_examples"
     (modules / "cospark_system_jobs.py").write_text(textwrap.dedent(_JOBS))
     examples.symlink_to(_EXAMPLES)  # a bundle is named after its folder, and example_dags is Airflow's own
-    airflow = LocalAirflow(
-        tmp_path_factory.mktemp("airflow"),
-        dag_folders=[_HERE / "plain_dags", _HERE / "worker_dags", _HERE / "fault_dags", examples],
-        connections={"some_broker": "kafka://broker.example:9092"},
-        parallelism=24,
-        imports=("imported_by_tasks", "patient_endings"),
-        timeout_s=RUN_DEADLINE_S,
-        env={
-            "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parent, _HERE.parents[1]))),
-            TOLD_BY: str(SLOWNESS),
-            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",  # as by default: the demo's looks for work more often
-            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
-            "AIRFLOW__METRICS__STATSD_ON": "True",
-            "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
-            "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
-            "AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL": "2",
-            "AIRFLOW__COOPERATIVE_SPARK__PAGE_ACTIONS": "all",
-            # For the examples. The DAGs of these tests ask for a classic group, as their workers have it by default.
-            "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
-            "COSPARK_EXAMPLE_CONN_ID": "broker",
-            "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
-            "COSPARK_EXAMPLE_FOLDER": str(example_folder),
-            "COSPARK_EXAMPLE_BROKERS": network.near,
-            "COSPARK_EXAMPLE_SPARK": version("pyspark"),
-            **LOOKS_ONCE,
-        },
-    )
-    with airflow:
+    home = tmp_path_factory.mktemp("airflow")
+    env = {
+        "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parent, _HERE.parents[1]))),
+        TOLD_BY: str(SLOWNESS),
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",  # as by default: the demo's looks for work more often
+        "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
+        "AIRFLOW__METRICS__STATSD_ON": "True",
+        "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
+        "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
+        "AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL": "2",
+        "AIRFLOW__COOPERATIVE_SPARK__PAGE_ACTIONS": "all",
+        # For the examples. The DAGs of these tests ask for a classic group, as their workers have it by default.
+        "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
+        "COSPARK_EXAMPLE_CONN_ID": "broker",
+        "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
+        "COSPARK_EXAMPLE_FOLDER": str(example_folder),
+        "COSPARK_EXAMPLE_BROKERS": network.near,
+        "COSPARK_EXAMPLE_SPARK": version("pyspark"),
+        **LOOKS_ONCE,
+    }
+    with (
+        chosen_database(home) as database,
+        LocalAirflow(
+            home,
+            dag_folders=[_HERE / "plain_dags", _HERE / "worker_dags", _HERE / "fault_dags", examples],
+            connections={"some_broker": "kafka://broker.example:9092"},
+            database=database,
+            parallelism=24,
+            imports=("imported_by_tasks", "patient_endings"),
+            timeout_s=RUN_DEADLINE_S,
+            env=env,
+        ) as airflow,
+    ):
         # In the database, as users have them, and not in the environment: so they have to be fetched from Airflow.
         for name, servers in {"broker": network.near, "distant": network.ways[0].address}.items():
             extra = json.dumps({"bootstrap.servers": servers})

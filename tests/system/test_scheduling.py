@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from airflow.models.asset import AssetEvent, AssetModel
 from airflow_group import EXAMPLE_GROUP, Group
 from fleet import Fleet
+from metadata import stored
+from sqlalchemy import select
 from waiting import slow_ms
 
 from airflow_provider.group.live.shared import shared_topics
@@ -34,10 +35,9 @@ def asset_events(airflow: LocalAirflow, asset: str) -> list[dict[str, Any]]:
     """The asset's events, the oldest first, from Airflow's database: its API does not answer while a run for one of
     them is queued.
     """
-    query = "SELECT e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id WHERE a.name = ? ORDER BY e.id"
-    with closing(sqlite3.connect(f"file:{airflow.home / 'airflow.db'}?mode=ro", uri=True, timeout=30)) as database:
-        payloads = [json.loads(extra)["payload"] for (extra,) in database.execute(query, (asset,))]
-    return [event for payload in payloads for event in payload["events"]]
+    of_asset = AssetEvent.asset_id == select(AssetModel.id).where(AssetModel.name == asset).scalar_subquery()
+    extras = stored(airflow, select(AssetEvent.extra).where(of_asset).order_by(AssetEvent.id))
+    return [event for extra in extras for event in extra["payload"]["events"]]
 
 
 def told(api: AirflowApi, dag_id: str, task_id: str) -> list[Any]:

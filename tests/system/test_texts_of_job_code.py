@@ -9,7 +9,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +18,9 @@ import pytest
 from airflow.models.asset import AssetEvent, AssetModel
 from airflow_group import Group
 from job_values import BAD, said_by
+from metadata import stored
 from postgresql import needs_postgresql
-from sqlalchemy import create_engine, select
+from sqlalchemy import select
 from test_scheduling import bookmark
 from waiting import DEADLINE_S, SLOWNESS, TOLD_BY
 
@@ -125,23 +126,13 @@ def check_report(report: dict[str, Any]) -> None:
 
 def failures_told(airflow: LocalAirflow) -> set[int]:
     """The tasks whose failure a watcher has told, in any of its events."""
-    extras = stored(airflow, AssetEvent.extra)
+    extras = stored(airflow, select(AssetEvent.extra))
     return {event["task"] for extra in extras for event in extra.get("payload", {}).get("events", ())}
 
 
 def assets_written(airflow: LocalAirflow) -> list[str]:
-    return [name for name in stored(airflow, AssetModel.name) if name.startswith("x\\u0000y ")]
-
-
-def stored(airflow: LocalAirflow, column: Any) -> Sequence[Any]:
-    """From the database: while a run for an event is queued, Airflow's API does not answer, and it hides assets that no
-    DAG has.
-    """
-    engine = create_engine(airflow.database.url(lock_timeout_s=60))
-    with engine.connect() as connection:
-        values = connection.execute(select(column)).scalars().all()
-    engine.dispose()
-    return values
+    """Airflow's API hides assets that no DAG has."""
+    return [name for name in stored(airflow, select(AssetModel.name)) if name.startswith("x\\u0000y ")]
 
 
 def database_errors(airflow: LocalAirflow) -> list[str]:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from postgresql import chosen_database
 from waiting import DEADLINE_S, RUN_DEADLINE_S, wait_until
 
 from airflow_provider.servers.local_broker import LocalBroker
 from demo.airflow import LocalAirflow
+from demo.databases import Database
 
 pytestmark = pytest.mark.thorough  # an Airflow of its own
 
@@ -93,7 +95,15 @@ class Reader:
         return text.replace(FOLDER, str(self.folder)).replace(SERVERS, self.servers)
 
 
-def test_the_first_jobs_run_as_the_tutorial_says(broker: LocalBroker, tmp_path: Path) -> None:
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database | None]:
+    with chosen_database(tmp_path / "airflow") as database:
+        yield database
+
+
+def test_the_first_jobs_run_as_the_tutorial_says(
+    broker: LocalBroker, database: Database | None, tmp_path: Path
+) -> None:
     before, _, after = PAGE.partition("\n## 4. ")
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / "venv" / "bin" / "activate").write_text(f"export PATH={Path(sys.executable).parent}:$PATH\n")
@@ -102,11 +112,12 @@ def test_the_first_jobs_run_as_the_tutorial_says(broker: LocalBroker, tmp_path: 
         tmp_path / "airflow",
         dag_folders=[tmp_path / "dags"],
         connections={"kafka_default": json.dumps(kafka)},
+        database=database,
         env={"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False"},
         timeout_s=RUN_DEADLINE_S,
     )
-    database = airflow.database.url(lock_timeout_s=60)
-    reader = Reader(tmp_path, broker.bootstrap_servers, {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database})
+    url = airflow.database.url(lock_timeout_s=60)
+    reader = Reader(tmp_path, broker.bootstrap_servers, {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url})
     reader.follow(before)
     with airflow:
         for dag in ("shop_batch", "shop_streams"):
