@@ -8,14 +8,15 @@ of the same batch, but by a second stream, which keeps only those.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
 from airflow_provider.jobs.kafka_rows import POSITION, Keeps, fields_of, rows_of
-from airflow_provider.jobs.kafka_topics import SameTableError, is_path, tables_of, topics_like
+from airflow_provider.jobs.kafka_topics import PLACE_OF_TOPIC, SameTableError, is_path, tables_of, topics_like
+from airflow_provider.jobs.sql_names import NotANameError, columns_of, quoted_table
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
 from airflow_provider.spark.job.planning import PlanError
 
@@ -29,6 +30,8 @@ _SAMPLE: Final = 1_000
 _SECRET: Final = re.compile(r"password|secret|jaas|token|keystore\.key", re.IGNORECASE)
 _EVERY: Final = "10 seconds"
 
+Format: TypeAlias = Literal["delta", "iceberg", "parquet"]
+
 
 @dataclass
 class KafkaToTableConfig:
@@ -39,7 +42,7 @@ class KafkaToTableConfig:
         str,
         Meta(pattern=r"\{topic\}", description="a table's name (lake.raw.{topic}) or path (s3a://lake/{topic})"),
     ]
-    format: Annotated[Literal["delta", "iceberg", "parquet"], Meta(description="of the tables")]
+    format: Annotated[Format, Meta(description="of the tables")]
     topics: Annotated[list[str], Meta(description="names of topics")] = field(default_factory=list)
     pattern: Annotated[
         str, Meta(description="a regular expression: also all topics whose whole name it matches, now or later")
@@ -115,7 +118,7 @@ class KafkaToTable(SparkJob):
             raise PlanError(job.name, f"can't be made: {two}") from two
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
-        config, keeps = dict(task.config), Keeps(task.config["keeps"])
+        config, keeps = _checked(task), Keeps(task.config["keeps"])
         table, kind = config["table"], config["format"]
         fields = "" if keeps is Keeps.BYTES else config.get("fields") or _known_fields(spark, config)
         rows = rows_of(_source(spark.readStream, config).load(), keeps, fields)
@@ -132,8 +135,27 @@ class KafkaToTable(SparkJob):
         return writer.start(table) if is_path(table) else writer.toTable(table)
 
 
+def _checked(task: TaskContext) -> dict[str, Any]:
+    """The config of a task, which need not be from a plan: it is in a topic. Names of tables are quoted.
+
+    :raises PlanError: if something that becomes SQL, or chooses a class, is not what it has to be
+    """
+    config = dict(task.config)
+    if config["format"] not in get_args(Format):
+        raise PlanError(task.job, f"can't be carried out: format: {config['format']!r} is none of {get_args(Format)}")
+    for name in ("table", "rows"):
+        try:
+            config[name] = config[name] if is_path(config[name]) else quoted_table(config[name])
+        except NotANameError as wrong:
+            raise PlanError(task.job, f"can't be carried out: {name}: {wrong}") from wrong
+    return config
+
+
 def _wrong(config: Mapping[str, Any]) -> str:
     """What makes a plan impossible; empty: nothing."""
+    for name in ("table", "dead_letters"):
+        if wrong := _no_table(config.get(name, "")):
+            return f"{name}: {wrong}"
     if not config.get("topics") and not config.get("pattern"):
         return "neither topics nor a pattern says what to copy"
     if config["format"] == "iceberg" and any(is_path(config.get(name, "")) for name in ("table", "dead_letters")):
@@ -148,6 +170,17 @@ def _wrong(config: Mapping[str, Any]) -> str:
                 f"the option {name!r} would be readable for all who may read the group's topics: name a place that"
                 " workers have, as in '${file:/etc/kafka/secrets.properties:jaas}'"
             )
+    return ""
+
+
+def _no_table(template: str) -> str:
+    """Why it names no table; empty: it does, or is a path, or there is none."""
+    if not template or is_path(template):
+        return ""
+    try:
+        quoted_table(template.replace(PLACE_OF_TOPIC, "topic"))
+    except NotANameError as wrong:
+        return str(wrong)
     return ""
 
 
@@ -175,7 +208,7 @@ def _source(reader: Any, config: Mapping[str, Any]) -> Any:
 def _known_fields(spark: SparkSession, config: Mapping[str, Any]) -> str:
     """:raises NothingToInferError: if there is neither a table nor a record"""
     if schema := _schema_of(spark, config["rows"], config["format"]):
-        return _columns([one for one in schema if one.name not in POSITION])
+        return columns_of(one for one in schema if one.name not in POSITION)
     from pyspark.sql import functions as F  # noqa: N812
 
     text = F.col("value").cast("string")
@@ -199,12 +232,11 @@ def _schema_of(spark: SparkSession, table: str, kind: str) -> StructType | None:
 
 
 def _have_table(spark: SparkSession, table: str, kind: str, rows: DataFrame) -> None:
-    """Make the table, so that its fields are kept; or give it the columns that it lacks."""
+    """Make the table, so that its fields are kept; or give it the columns that it lacks.
+
+    :param table: its name, quoted
+    """
     if (there := _schema_of(spark, table, kind)) is None:
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({_columns(list(rows.schema))}) USING {kind}")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns_of(rows.schema)}) USING {kind}")
     elif lacking := [one for one in rows.schema if one.name.lower() not in {old.name.lower() for old in there}]:
-        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({_columns(lacking)})")
-
-
-def _columns(fields: Sequence[Any]) -> str:
-    return ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in fields)
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({columns_of(lacking)})")

@@ -5,6 +5,7 @@ The records are made by hand, with the columns of Spark's Kafka source: there is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runner_bench import Events, order_of
 
-from airflow_provider.jobs.kafka_rows import Keeps, fields_of, rows_of
+from airflow_provider.jobs.kafka_rows import POSITION, Keeps, fields_of, rows_of
 from airflow_provider.jobs.kafka_to_table import _have_table, _schema_of
+from airflow_provider.jobs.sql_names import columns_of, quoted, quoted_table
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import TaskFailed
 from airflow_provider.spark.runners.local import LocalRunner
@@ -71,6 +73,23 @@ def write(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
     return {"there": there, "columns": schema.names, "rows": spark.table(table).count()}
 
 
+@spark_job
+def write_inferred(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
+    """Into a table with the fields that the records have, the second time with those that the table has, too."""
+    table, names = quoted_table("kafka_rows_inferred"), list[Any]()
+    for value in task.config["values"]:
+        rows = rows_of(records(spark, [value]), Keeps.ALL, fields_of(spark, [value]))
+        _have_table(spark, table, "parquet", rows)
+        schema = _schema_of(spark, table, "parquet")
+        assert schema is not None
+        known = rows_of(
+            records(spark, [value]), Keeps.ALL, columns_of(one for one in schema if one.name not in POSITION)
+        )
+        known.select(*map(quoted, schema.names)).write.insertInto(table)
+        names = [*schema.names, schema[0].dataType.simpleString()]
+    return {"names": names, "rows": spark.table(table).count()}
+
+
 order = partial(order_of, __name__)
 
 
@@ -102,6 +121,19 @@ async def test_fields_are_those_of_all_the_first_records(runner: LocalRunner, ev
     assert await events.result(task.task) == {
         "fields": "at: STRUCT<y: BIGINT>, id: DOUBLE, tags: ARRAY<STRING>",
         "id": 7.0,
+    }
+
+
+async def test_no_name_of_a_records_field_is_read_as_sql(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
+    outer = "a` INT) USING parquet LOCATION '/nowhere' -- "
+    inner = "b: INT>) USING parquet -- `"
+    first, second = {outer: {inner: 1}}, {outer: {inner: 2}, "c`, d": True}
+    task = order("write_inferred", folder=str(tmp_path), values=[json.dumps(first), json.dumps(second)])
+    await runner.start(task)
+    position = ["kafka_partition", "kafka_offset", "kafka_timestamp"]
+    assert await events.result(task.task) == {
+        "names": [outer, *position, "c`, d", f"struct<{inner}:bigint>"],
+        "rows": 2,
     }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from airflow_provider.jobs.kafka_to_table import KafkaToTable
-from airflow_provider.spark.job import JobContext
+from airflow_provider.spark.job import JobContext, TaskContext
 from airflow_provider.spark.job.config_schema import ConfigError, check_config, json_schema_of
 from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.job.planning import PlanError, make_plan
@@ -57,6 +57,10 @@ def test_a_config_with_a_mistake_is_refused_with_the_name_of_the_field(config: d
     ("config", "why"),
     [
         ({"topics": []}, "neither topics nor a pattern"),
+        ({"table": "t (x INT) USING parquet LOCATION 'x' -- {topic}"}, r"table: \"t .* is no table's name"),
+        ({"table": "lake.`{topic}"}, "table: .* is no table's name"),
+        ({"table": "lake.`${env:HOME}`.{topic}"}, "table: .* can't be a name"),
+        ({"fields": "id LONG", "dead_letters": "dead {topic}"}, "dead_letters: 'dead topic' is no table's name"),
         ({"format": "iceberg", "table": "/lake/{topic}"}, "an Iceberg table has a name"),
         ({"format": "iceberg", "fields": "id LONG", "dead_letters": "/dead/{topic}"}, "an Iceberg table has a name"),
         ({"value": "bytes", "fields": "id LONG"}, "for values that are JSON objects"),
@@ -71,6 +75,27 @@ def test_what_cannot_work_is_refused_and_no_secret_is_said(config: dict[str, Any
     with pytest.raises(PlanError, match=why) as refused:
         planned(**{"topics": ["orders"], **config})
     assert "geheim" not in str(refused.value)
+
+
+def task_of(**config: object) -> TaskContext:
+    config = {**planned(topics=["orders"])[0], **config}
+    return TaskContext(
+        job="ingest", index=0, config=config, epoch=1, checkpoint_location="/checkpoints/etl/ingest/orders"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"table": "t (x INT) USING parquet -- "}, "table: "),
+        ({"rows": "t; DROP TABLE t"}, "rows: "),
+        ({"format": "parquet LOCATION 'x'"}, "format: "),
+    ],
+)
+def test_a_task_that_no_plan_has_made_gets_no_sql_by_it(config: dict[str, Any], why: str) -> None:
+    """Whoever may write to the topics can give a task any config."""
+    with pytest.raises(PlanError, match=why):
+        KafkaToTable().run(cast("Any", None), task_of(**config))
 
 
 def test_a_secret_may_be_named_by_its_place() -> None:
