@@ -7,13 +7,14 @@ of the same batch, but by a second stream, which keeps only those.
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
+from airflow_provider.jobs.kafka_clients import KafkaClientError, check_options, client_for
 from airflow_provider.jobs.kafka_rows import POSITION, Keeps, fields_of, rows_of
 from airflow_provider.jobs.kafka_topics import PLACE_OF_TOPIC, SameTableError, is_path, tables_of, topics_like
 from airflow_provider.jobs.sql_names import NotANameError, columns_of, quoted_table
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 _SAMPLE: Final = 1_000
 """From so many of a topic's first records its fields are inferred."""
-_SECRET: Final = re.compile(r"password|secret|jaas|token|keystore\.key", re.IGNORECASE)
 _EVERY: Final = "10 seconds"
+
+_REFUSED: Final = (KafkaClientError, NotANameError, SameTableError)
 
 Format: TypeAlias = Literal["delta", "iceberg", "parquet"]
 
@@ -71,14 +73,8 @@ class KafkaToTableConfig:
     ] = _EVERY
     options: Annotated[
         dict[str, str],
-        Meta(description="more options of Spark's Kafka source: maxOffsetsPerTrigger, kafka.security.protocol, …"),
+        Meta(description="more options of Spark's Kafka source that say how much it reads: maxOffsetsPerTrigger, …"),
     ] = field(default_factory=dict)
-    planner_config_file: Annotated[
-        str,
-        Meta(
-            description="for a pattern: a file that workers have, with librdkafka's settings for TLS and SASL as JSON"
-        ),
-    ] = ""
 
 
 class NothingToInferError(Exception):
@@ -104,21 +100,19 @@ class KafkaToTable(SparkJob):
     config_schema = KafkaToTableConfig
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
-        config = job.config
-        if wrong := _wrong(config):
+        if wrong := _wrong(job.config):
             raise PlanError(job.name, f"can't be made: {wrong}")
-        topics = list(config.get("topics", ()))
-        if pattern := config.get("pattern"):
-            topics += topics_like(pattern, config["bootstrap_servers"], config.get("planner_config_file", ""))
-        kept = ("format", "fields", "every", "options")
-        common = {name: config[name] for name in kept if name in config} | {"servers": config["bootstrap_servers"]}
         try:
-            return [{**common, **stream} for stream in _streams(dict.fromkeys(topics), config)]
-        except SameTableError as two:
-            raise PlanError(job.name, f"can't be made: {two}") from two
+            return _planned(job.config)
+        except _REFUSED as refused:
+            raise PlanError(job.name, f"can't be made: {refused}") from refused
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
-        config, keeps = _checked(task), Keeps(task.config["keeps"])
+        try:
+            config = _complete(task.config)
+        except _REFUSED as refused:
+            raise PlanError(task.job, f"can't be carried out: {refused}") from refused
+        keeps = Keeps(config["keeps"])
         table, kind = config["table"], config["format"]
         fields = "" if keeps is Keeps.BYTES else config.get("fields") or _known_fields(spark, config)
         rows = rows_of(_source(spark.readStream, config).load(), keeps, fields)
@@ -135,27 +129,51 @@ class KafkaToTable(SparkJob):
         return writer.start(table) if is_path(table) else writer.toTable(table)
 
 
-def _checked(task: TaskContext) -> dict[str, Any]:
-    """The config of a task, which need not be from a plan: it is in a topic. Names of tables are quoted.
+def _planned(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The configs of the tasks.
 
-    :raises PlanError: if something that becomes SQL, or chooses a class, is not what it has to be
+    :raises KafkaClientError: for a cluster or an option that this worker does not allow
+    :raises NotANameError: if ``table`` or ``dead_letters`` is neither a name nor a path
+    :raises SameTableError: if two topics would have the same table
     """
-    config = dict(task.config)
-    if config["format"] not in get_args(Format):
-        raise PlanError(task.job, f"can't be carried out: format: {config['format']!r} is none of {get_args(Format)}")
-    for name in ("table", "rows"):
-        try:
-            config[name] = config[name] if is_path(config[name]) else quoted_table(config[name])
-        except NotANameError as wrong:
-            raise PlanError(task.job, f"can't be carried out: {name}: {wrong}") from wrong
-    return config
+    servers, topics = config["bootstrap_servers"], list(config.get("topics", ()))
+    check_options(config.get("options", {}))
+    for key in ("table", "dead_letters"):
+        if template := config.get(key):
+            _in_sql(key, template.replace(PLACE_OF_TOPIC, "topic"))
+    client = client_for(servers, os.environ)
+    if pattern := config.get("pattern"):
+        topics += topics_like(pattern, servers, client.librdkafka)
+    kept = ("format", "fields", "every", "options")
+    common = {name: config[name] for name in kept if name in config} | {"servers": servers}
+    return [{**common, **stream} for stream in _streams(dict.fromkeys(topics), config)]
+
+
+def _complete(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a task, with all options of its source and quoted names of tables. All is checked again: a task's
+    config need not be from a plan, for it is in a topic.
+
+    :raises KafkaClientError: for a cluster or an option that this worker does not allow
+    :raises NotANameError: for what is neither a table's name nor a path, and for a format that is none
+    """
+    if (kind := config["format"]) not in get_args(Format):
+        raise NotANameError(f"format: {kind!r} is none of {', '.join(get_args(Format))}")
+    options = config.get("options", {})
+    check_options(options)
+    return {
+        **config,
+        **{key: _in_sql(key, config[key]) for key in ("table", "rows")},
+        "options": {**options, **client_for(config["servers"], os.environ).spark},
+    }
+
+
+def _in_sql(key: str, table: str) -> str:
+    """:raises NotANameError: naming the key, if it is neither a path nor a name"""
+    return table if is_path(table) else quoted_table(key, table)
 
 
 def _wrong(config: Mapping[str, Any]) -> str:
     """What makes a plan impossible; empty: nothing."""
-    for name in ("table", "dead_letters"):
-        if wrong := _no_table(config.get(name, "")):
-            return f"{name}: {wrong}"
     if not config.get("topics") and not config.get("pattern"):
         return "neither topics nor a pattern says what to copy"
     if config["format"] == "iceberg" and any(is_path(config.get(name, "")) for name in ("table", "dead_letters")):
@@ -164,23 +182,6 @@ def _wrong(config: Mapping[str, Any]) -> str:
         return "dead letters need fields: without them, it would depend on the first records what is one"
     if config.get("value") == "bytes" and (config.get("fields") or config.get("dead_letters")):
         return "fields and dead letters are for values that are JSON objects"
-    for name, value in config.get("options", {}).items():
-        if _SECRET.search(name) and not value.startswith("${"):
-            return (
-                f"the option {name!r} would be readable for all who may read the group's topics: name a place that"
-                " workers have, as in '${file:/etc/kafka/secrets.properties:jaas}'"
-            )
-    return ""
-
-
-def _no_table(template: str) -> str:
-    """Why it names no table; empty: it does, or is a path, or there is none."""
-    if not template or is_path(template):
-        return ""
-    try:
-        quoted_table(template.replace(PLACE_OF_TOPIC, "topic"))
-    except NotANameError as wrong:
-        return str(wrong)
     return ""
 
 

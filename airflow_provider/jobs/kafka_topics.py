@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 _ASK_S: Final = 30.0
@@ -22,20 +20,19 @@ class SameTableError(ValueError):
     """Two topics would be written into one table."""
 
 
-def topics_like(pattern: str, bootstrap_servers: str, config_file: str) -> list[str]:
+def topics_like(pattern: str, bootstrap_servers: str, settings: Mapping[str, str]) -> list[str]:
     """Names of topics that the whole pattern matches, in order. Internal topics (``__…``) are left out.
 
     :param pattern: a regular expression of Python
-    :param config_file: librdkafka's configuration as a JSON object, for TLS and SASL; empty: none is needed
+    :param settings: more of librdkafka's settings, for TLS and SASL
     :raises ClusterError: if no broker answers
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    config: dict[str, Any] = json.loads(Path(config_file).read_text()) if config_file else {}
     # What a client logs is in the error, too.
     quiet: dict[str, Any] = {"log_level": 0, "logger": logging.getLogger(__name__)}
-    client = AdminClient({**config, "bootstrap.servers": bootstrap_servers, **quiet})
+    client = AdminClient({**settings, "bootstrap.servers": bootstrap_servers, **quiet})
     try:
         topics = client.list_topics(timeout=_ASK_S).topics
     except KafkaException as failed:

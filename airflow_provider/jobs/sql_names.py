@@ -30,16 +30,17 @@ def quoted(*parts: str) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
-def quoted_table(name: str) -> str:
+def quoted_table(key: str, name: str) -> str:
     """The name of a table, as in ``catalog.schema.table``, quoted.
 
+    :param key: where it stands in a config, for the error
     :param name: its parts have letters, digits, ``_`` and ``-``, or anything between backticks
     :raises NotANameError: for anything else
     """
-    if not _TABLE.fullmatch(name):
+    if not _TABLE.fullmatch(name) or _REPLACED in name:
         raise NotANameError(
-            f"{name!r} is no table's name: it has parts of letters, digits, _ and -, or of anything between backticks,"
-            " separated by dots, as in lake.raw.orders"
+            f"{key}: {name!r} is no table's name: its parts are separated by dots, as in lake.raw.orders, and have"
+            f" letters, digits, _ and -, or between backticks anything but {_REPLACED}"
         )
     return quoted(*map(_bare, _PARTS.findall(name)))
 

@@ -76,7 +76,7 @@ def write(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
 @spark_job
 def write_inferred(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
     """Into a table with the fields that the records have, the second time with those that the table has, too."""
-    table, names = quoted_table("kafka_rows_inferred"), list[Any]()
+    table, names = quoted_table("table", "kafka_rows_inferred"), list[Any]()
     for value in task.config["values"]:
         rows = rows_of(records(spark, [value]), Keeps.ALL, fields_of(spark, [value]))
         _have_table(spark, table, "parquet", rows)

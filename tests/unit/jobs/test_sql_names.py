@@ -20,7 +20,7 @@ from airflow_provider.jobs.sql_names import NotANameError, columns_of, quoted, q
     ],
 )
 def test_a_tables_name_is_quoted_part_by_part(name: str, in_sql: str) -> None:
-    assert quoted_table(name) == in_sql
+    assert quoted_table("table", name) == in_sql
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_a_tables_name_is_quoted_part_by_part(name: str, in_sql: str) -> None:
     ],
 )
 def test_what_is_no_tables_name_is_refused(text: str) -> None:
-    with pytest.raises(NotANameError):
-        quoted_table(text)
+    with pytest.raises(NotANameError, match=r"^table: .* is no table's name"):
+        quoted_table("table", text)
 
 
 @given(st.text("`a.;${ \n", min_size=1).filter(lambda text: "${" not in text))
@@ -53,7 +53,7 @@ def test_a_name_ends_where_it_has_to(part: str) -> None:
     name = quoted(part)
     assert name[0] == name[-1] == "`"
     assert "`" not in name[1:-1].replace("``", "")
-    assert quoted_table(f"lake.{name}") == f"`lake`.{name}"
+    assert quoted_table("table", f"lake.{name}") == f"`lake`.{name}"
 
 
 @pytest.mark.parametrize("part", ["", "${env:HOME}", "a${spark.app.name}"])
