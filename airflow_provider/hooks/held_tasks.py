@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider.integration.airflow_api.airflow_teams import team_of
 from airflow_provider.integration.airflow_api.task_instance import TaskPage
 
 log: Final = logging.getLogger(__name__)
@@ -19,15 +20,20 @@ _LOOK_AGAIN_S: Final = 5.0
 class HeldTask:
     """A task instance that a worker waits for.
 
+    :param team: that of its DAG; None: that has none
     :param slots: how many slots of its pool it takes
     :param open_slots: how many of its pool are free; None: there is no such pool
     """
 
     state: str | None
+    team: str | None = None
     paused: bool = False
     pool: str = ""
     slots: int = 1
     open_slots: float | None = None
+
+
+_NOT_THERE: Final = HeldTask(state=None)
 
 
 def why_held(task: HeldTask) -> str:
@@ -66,9 +72,11 @@ def held_tasks(pages: Set[TaskPage]) -> dict[TaskPage, HeldTask]:
     with create_session() as session:
         rows = {tuple(row[:4]): row[4:] for row in session.execute(query)}
         pools = Pool.slots_stats(session=session) if rows else {}
+    teams = {dag_id: team_of(dag_id) for dag_id in {page.dag_id for page in pages}}
     return {
         page: HeldTask(
             state=None if state is None else str(getattr(state, "value", state)),
+            team=teams[page.dag_id],
             paused=bool(paused),
             pool=pool,
             slots=slots,
@@ -93,12 +101,14 @@ class HeldTasks:
     ) -> None:
         self._look = look
         self._clock = clock
-        self._known: Mapping[TaskPage, tuple[float, str]] = {}
+        self._known: Mapping[TaskPage, tuple[float, HeldTask]] = {}
 
-    def __call__(self, urls: Iterable[str]) -> dict[str, str]:
-        """Why these are not started.
+    def __call__(self, urls: Iterable[str], team: str | None) -> dict[str, str]:
+        """Why these are not started. Records name their pages, and might name any: so a team is told nothing of tasks
+        of other DAGs than its own.
 
         :param urls: the pages of task instances of this Airflow
+        :param team: who is told; None: who may see the DAGs of all teams
         """
         pages = {url: page for url in urls if (page := TaskPage.of(url)) is not None}
         now_s = self._clock()
@@ -106,9 +116,10 @@ class HeldTasks:
         asked = set(pages.values()) - known.keys()
         if asked:
             found = self._found(asked)
-            known |= {page: (now_s, why_held(found[page]) if page in found else "") for page in asked}
+            known |= {page: (now_s, found.get(page, _NOT_THERE)) for page in asked}
             self._known = known
-        return {url: why for url, page in pages.items() if (why := known[page][1])}
+        of_team = {url: known[page][1] for url, page in pages.items() if team in (None, known[page][1].team)}
+        return {url: why for url, task in of_team.items() if (why := why_held(task))}
 
     def _found(self, asked: Set[TaskPage]) -> Mapping[TaskPage, HeldTask]:
         from sqlalchemy.exc import SQLAlchemyError

@@ -32,7 +32,7 @@ class World:
     :param note: writes an action into Airflow's audit log: its name, the user, and the rest as JSON
     :param actions: returns what the page may do
     :param base_url: returns with what the addresses of this Airflow's pages begin
-    :param held_up: says why Airflow does not start the task instances with these pages
+    :param held_up: says why Airflow does not start the task instances with these pages, if a team may be told
     :param listing: held while all groups are listed, one at a time
     :param acts: held by each thread that carries out an action
     """
@@ -41,7 +41,7 @@ class World:
     note: Callable[[str, str, str], None] = note_in_audit_log
     actions: Callable[[], PageActions] = configured_actions
     base_url: Callable[[], str] = airflow_base_url
-    held_up: Callable[[Iterable[str]], Mapping[str, str]] = field(default_factory=HeldTasks)
+    held_up: Callable[[Iterable[str], str | None], Mapping[str, str]] = field(default_factory=HeldTasks)
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
     listing: Turns = field(default_factory=Turns)

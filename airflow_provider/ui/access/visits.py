@@ -35,7 +35,11 @@ class Visit:
         return {name: known for name, known in self.world.connections.all().items() if name.team in self.sees}
 
     def settings(self, conn: str, group: str) -> KafkaSettings:
-        """The settings of a group's connection.
+        """The settings of a group's connection, see :meth:`connection`."""
+        return self.connection(conn, group)[1]
+
+    def connection(self, conn: str, group: str) -> tuple[Named, KafkaSettings]:
+        """A group's connection, and its settings.
 
         The connection is chosen among those that the user may see. Only then is the right to do more checked.
 
@@ -60,12 +64,12 @@ class Visit:
             raise HTTPException(status.HTTP_403_FORBIDDEN, self.needed)
         if isinstance(settings, str):
             raise HTTPException(status.HTTP_409_CONFLICT, settings)
-        return settings
+        return name, settings
 
     def group(self, conn: str, group: str) -> WatchedGroup | None:
         """A group; None: reading it is about to begin.
 
-        :raises HTTPException: see :meth:`settings`
+        :raises HTTPException: see :meth:`connection`
         """
         return self.world.watches.of(self.settings(conn, group)).look(group)
 

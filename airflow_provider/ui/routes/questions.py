@@ -32,13 +32,15 @@ class Asked:
     """A question about one group.
 
     :param conn: the name of its connection on the page
+    :ivar team: whose DAGs alone can use that; None: those of every team
     """
 
     def __init__(self, request: Request, visit: Visit, conn: str, group: str) -> None:
-        settings = visit.settings(conn, group)
+        name, settings = visit.connection(conn, group)
         self._question = Question(request, settings)
         self._answers = visit.world.answers
         self.conn = conn
+        self.team = name.team
         self.group = group
         self.watched: WatchedGroup | None = visit.world.watches.of(settings).look(group)
 
@@ -98,7 +100,8 @@ def all_groups(request: Request, visit: Seeing) -> Response:
 @router.get("/workers")
 def its_workers(about: About, world: ItsWorld) -> Response:
     base_url = world.base_url()
-    held_up = world.held_up(pages_of_waiting(about.watched.seen().status, base_url) if about.watched else ())
+    waiting = pages_of_waiting(about.watched.seen().status, base_url) if about.watched else ()
+    held_up = world.held_up(waiting, about.team)
     version = f"{sorted(held_up.items())}"
     return about.answer(lambda _, seen: workers_view(seen.jobs, seen.status, base_url, held_up), version)
 

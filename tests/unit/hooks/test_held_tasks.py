@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from dataclasses import replace
 
 import pytest
 from airflow import settings
@@ -63,19 +64,28 @@ class TestAsking:
 
         held = HeldTasks(look, lambda: now[0])
         for _ in range(9):
-            assert held([url("w"), url("gone"), "http://elsewhere"]) == {url("w"): "its pool spark is full"}
+            assert held([url("w"), url("gone"), "http://elsewhere"], None) == {url("w"): "its pool spark is full"}
         assert asked == [{page("w"), page("gone")}]
-        assert held([url("v")]) == {url("v"): "its pool spark is full"}
+        assert held([url("v")], None) == {url("v"): "its pool spark is full"}
         assert asked[1:] == [{page("v")}]
         now[0], state[0] = 106.0, "queued"
-        assert held([url("w")]) == {url("w"): "it is queued, and its executor has not started it yet"}
-        assert held([]) == {}
+        assert held([url("w")], None) == {url("w"): "it is queued, and its executor has not started it yet"}
+        assert held([], None) == {}
+
+    def test_a_team_is_told_only_of_its_own_dags(self) -> None:
+        teams = {"etl_red": "red", "etl_blue": "blue", "etl": None}
+        held = HeldTasks(lambda pages: {one: replace(FULL, team=teams[one.dag_id]) for one in pages})
+        urls = {dag: url("w", dag) for dag in teams}
+        for _ in range(2):
+            assert set(held(urls.values(), "blue")) == {urls["etl_blue"]}
+            assert set(held(urls.values(), "red")) == {urls["etl_red"]}
+            assert set(held(urls.values(), None)) == set(urls.values())
 
     def test_a_database_that_is_away_says_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         def look(_pages: Set[TaskPage]) -> dict[TaskPage, HeldTask]:
             raise OperationalError("select", {}, Exception("it is away"))
 
-        assert HeldTasks(look)([url("w")]) == {}
+        assert HeldTasks(look)([url("w")], None) == {}
         assert "it is away" in caplog.text
 
 
@@ -105,11 +115,12 @@ def airflow() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("airflow")
-def test_its_database_is_asked() -> None:
+def test_its_database_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider.hooks.held_tasks.team_of", {"off": "blue"}.get)
     pages = {page("w", "off"), page("w"), page("v"), page("u"), page("nothing")}
     found = held_tasks(pages)
     assert found == {
-        page("w", "off"): HeldTask(state="scheduled", paused=True, pool="spark", open_slots=0),
+        page("w", "off"): HeldTask(state="scheduled", team="blue", paused=True, pool="spark", open_slots=0),
         page("w"): FULL,
         page("v"): HeldTask(state="queued", pool="spark", open_slots=0),
         page("u"): HeldTask(state=None, pool="spark", open_slots=0),

@@ -88,7 +88,7 @@ def test_why_airflow_does_not_start_a_worker_changes_though_no_record_does() -> 
     page.app.state.world = replace(
         page.app.state.world,
         base_url=lambda: "http://airflow.example",
-        held_up=lambda urls: {url: held_up[url] for url in urls if url in held_up},
+        held_up=lambda urls, _: {url: held_up[url] for url in urls if url in held_up},
     )
     shown = []
     for why in ("", "its DAG is paused", "its pool spark is full"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +19,17 @@ from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.team import Team, dag_bundle_team_association_table
 from airflow.utils.session import create_session
-from airflow_values import job, jobs_snapshot, status_snapshot
+from airflow_values import job, jobs_snapshot, status_snapshot, worker_status
 from fastapi import HTTPException
+from group_records import record_of
 from page_bench import Page, StillCluster, StillTopics, StillWatches, make_page
 from page_routes import ABOUT_NO_GROUP, NOBODYS, ask
 
+from airflow_provider.hooks.held_tasks import HeldTask, HeldTasks
 from airflow_provider.hooks.shown_connections import Connections, Named, of_airflow
 from airflow_provider.integration import one_shot
+from airflow_provider.integration.airflow_api.airflow_teams import team_of
+from airflow_provider.integration.airflow_api.task_instance import TaskPage
 from airflow_provider.integration.one_shot import (
     carry_out,
     remove_job,
@@ -37,9 +41,12 @@ from airflow_provider.integration.one_shot import (
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.state.operations.operations import OperationError
 from airflow_provider.state.records import TaskState
+from airflow_provider.state.records.status_topic.awaited import Awaited
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.access.rights import may_see_dag
 from airflow_provider.ui.routes import finding
 from airflow_provider.ui.shared_reading import waiting_limit
+from airflow_provider.values.model import WorkerId
 
 TEAMS = ("red", "blue")
 ROUTES = make_page().routes
@@ -231,6 +238,29 @@ def test_who_may_act_for_a_team_that_is_not_shown_does_not(
     with page.browser("OP", TEAMS) as browser:
         assert ask(browser, route, "kafka@red").status_code == 404
     assert not acted_by
+
+
+def test_a_team_is_not_told_why_tasks_of_another_one_wait(page: Page, clusters: dict[Named, StillCluster]) -> None:
+    """Whoever writes records can name any page of Airflow as that of a worker."""
+    base_url = "http://airflow.example"
+    urls = {WorkerId(f"w_{team}"): f"{base_url}/dags/dag_{team}/runs/r1/tasks/w" for team in TEAMS}
+    wait = {
+        name: replace(worker_status(name, 1), url=url, awaits=Awaited.PROCESS, condition=Awaited.PROCESS.in_words)
+        for name, url in urls.items()
+    }
+    status = StatusSnapshot(group=record_of(dict.fromkeys(urls, frozenset())), workers=wait)
+    for team in TEAMS:
+        clusters[Named("kafka", team)].groups = StillCluster(StillTopics(status=status)).groups
+
+    def look(pages: Set[TaskPage]) -> dict[TaskPage, HeldTask]:
+        return {one: HeldTask(state="scheduled", paused=True, team=team_of(one.dag_id)) for one in pages}
+
+    page.app.state.world = replace(page.app.state.world, base_url=lambda: base_url, held_up=HeldTasks(look))
+    for team in TEAMS * 2:
+        with page.browser("USER", TEAMS) as browser:
+            answer = browser.get("/api/workers", params={"conn": f"kafka@{team}", "group": "etl"}).json()
+        lines = {line["worker"]: line["words"] for line in answer["body"]["workers"]}
+        assert {name for name, words in lines.items() if "its DAG is paused" in words} == {f"w_{team}"}
 
 
 def told(page: Page, *teams: str, **headers: str) -> Any:
