@@ -30,6 +30,8 @@ _ROOM_TO_SAY_SO: Final = 96
 """Characters, so that a text that was cut is not too long."""
 
 _THE_WHOLE: Final = "the group's topics or the log have the whole"
+_FEW: Final = 64
+"""So many keys of the outermost map stay, whatever is cut: who reads a report finds each of its parts."""
 _SHORT: Final = 256
 """A text up to this length stays whole in a value that is too large."""
 
@@ -109,8 +111,9 @@ class _Entry:
 
     def _map(self, items: dict[Any, Any], depth: int) -> dict[str, Any]:
         entered = dict[str, Any]()
+        keeps_keys = depth == 0 and len(items) <= _FEW
         for key, item in items.items():
-            if self._is_full:
+            if self._is_full and not keeps_keys:
                 entered["..."] = f"({len(items) - len(entered)} more; {_THE_WHOLE})"
                 break
             name = self.let_in(key, self.deepest)

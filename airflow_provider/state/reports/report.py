@@ -90,9 +90,10 @@ class JobReport:
             "complete": progress.complete,
             "tasks": progress.planned,
             "counts": {state.value: number for state, number in progress.counts.items()},
-            "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
+            # Airflow cuts what is too large at its end.
             "results": {str(index): result for index, result in self.results.items()},
             "names": {str(index): name for index, name in self.names.items()},
+            "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
             "learners": [learner.to_json() for learner in self.learners],
             "assets": [asset.to_json() for asset in self.assets],
             "runs": {str(index): run_to_json(run, now_ms) for index, run in self.runs().items()},

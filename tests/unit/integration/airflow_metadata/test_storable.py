@@ -160,6 +160,16 @@ def test_a_value_is_cut_before_it_keeps_a_triggerer_from_its_other_triggers(valu
     assert text.endswith((f'more; {THE_WHOLE})"]', f'more; {THE_WHOLE})"}}'))
 
 
+def test_each_part_of_a_report_is_there_however_much_is_cut() -> None:
+    errors = {f"job:{number}": {"message": "x" * 1_000} for number in range(2_000)}
+    entered = storable({"results": {"0": 1}, "errors": errors, "runs": {"0": 1, "1": 2}, "state": "failed"})
+    assert list(entered) == ["results", "errors", "runs", "state"]
+    assert entered["results"] == {"0": 1}
+    assert list(entered["errors"].values())[-1].endswith("more; the group's topics or the log have the whole)")
+    assert list(entered["runs"]) == ["..."]
+    assert entered["state"] == "failed"
+
+
 def test_our_own_state_is_never_cut() -> None:
     state = {"saved": "a" * (LONGEST_TEXT + 1), "error": BAD}
     assert storable_state(state) == {**state, "error": ESCAPED}
