@@ -23,6 +23,7 @@ pytestmark = pytest.mark.thorough  # an Airflow of its own
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 FOLDER, SERVERS, ANYTHING = "/tmp/cospark-tutorial", "127.0.0.1:9092", "…"
+DAGS = ("shop_batch", "shop_streams", "shop_sql")
 BLOCK = re.compile(r"(?:<!-- ([^>]*) -->\n)?```\w+\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
@@ -120,9 +121,9 @@ def test_the_first_jobs_run_as_the_tutorial_says(
     reader = Reader(tmp_path, broker.bootstrap_servers, {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url})
     reader.follow(before)
     with airflow:
-        for dag in ("shop_batch", "shop_streams"):
+        for dag in DAGS:
             airflow.api.wait_for_dag(dag)
         reader.follow(after)
-        for dag in ("shop_batch", "shop_streams"):
+        for dag in DAGS:
             (run,) = airflow.api.request("GET", f"/dags/{dag}/dagRuns")["dag_runs"]
             airflow.api.wait_for_run(dag, run["dag_run_id"])
