@@ -59,9 +59,10 @@ def list_groups(settings: KafkaSettings, *, timeout_s: float = DEFAULT_TIMEOUT_S
     return run(lambda: admin.groups(timeout_s=timeout_s))
 
 
-def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupSnapshot:
+def read_group(settings: KafkaSettings, group: str, *, timeout_s: float | None = None) -> GroupSnapshot:
     """Read a group's topics to their end. Creates none.
 
+    :param timeout_s: the longest time; None: as long as there is progress. Another try starts from the beginning
     :raises NoTopicError: if there is no such group
     :raises TopicError: if its topics can't be read
     """
@@ -131,25 +132,26 @@ def send_control(settings: KafkaSettings, group: str, control: ControlRecord) ->
     act(settings, group, STOPPER, lambda topics: topics.publish_control(control))
 
 
-def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Timeline:
+def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float | None = None) -> Timeline:
     """Read a group's events topic to its end.
 
+    :param timeout_s: as for :func:`read_group`
     :raises NoTopicError: if there is no such group
     :raises TopicError: if the topic can't be read
     """
     config, outage = settings.librdkafka(), Outage(settings.bootstrap_servers)
-    topic = TopicNames.of(group).events
+    topic, patience_s = TopicNames.of(group).events, DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
     admin = TopicAdmin(config, outage)
     reader = TopicReader(config, outage)
     try:
-        ends = run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
+        ends = run(lambda: admin.end_offsets((topic,), timeout_s=patience_s))
         collector = _Collector(topic, ends[topic])
         reader.follow({topic: collector})
-        collector.done.result(timeout_s)
+        collector.wait(patience_s, while_progress=timeout_s is None)
     except FutureTimeoutError:
         if outage.away:
             raise BrokerAwayError(outage.servers, f"reading {topic}", outage.reason) from None
-        raise TopicTimeoutError(f"the topic {topic!r} could not be read to its end within {timeout_s:g} s") from None
+        raise TopicTimeoutError(f"the topic {topic!r} could not be read to its end within {patience_s:g} s") from None
     finally:
         reader.close()
         admin.close()
@@ -162,10 +164,25 @@ class _Collector:
     def __init__(self, topic: str, end: int) -> None:
         self._complaints = Complaints(topic)
         self._end = end
+        self._read = 0
         self.events: list[Event] = []
         self.unreadable = 0
         self.done: Future[None] = Future()
         self.reached(0)
+
+    def wait(self, patience_s: float, *, while_progress: bool) -> None:
+        """Wait until the end is reached.
+
+        :param while_progress: wait on if something was read in that time
+        :raises FutureTimeoutError: if it is not reached in time
+        """
+        while True:
+            before = self._read
+            try:
+                return self.done.result(patience_s)
+            except FutureTimeoutError:
+                if not while_progress or self._read == before:
+                    raise
 
     def take(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -180,6 +197,7 @@ class _Collector:
         """Ignored: by then, it has read to the end."""
 
     def reached(self, offset: int) -> None:
+        self._read = offset
         if offset >= self._end and not self.done.done():
             self.done.set_result(None)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from group_records import record_of
+from large_topics import LargeTopics
 from stand_ins import MemoryTopics
 from waiting import eventually
 
@@ -215,45 +214,17 @@ async def test_a_group_whose_name_no_topic_can_have_is_not_given_to_the_reader_o
     await topics.aclose()
 
 
-class LargeTopics(MemoryTopics):
-    """Topics of which so much is read in each of these times.
-
-    :ivar waits: how often their end was waited for
-    """
-
-    def __init__(self, *read: int) -> None:
-        super().__init__()
-        self._status = SimpleNamespace(offset=read[0])
-        self._later = list(read[1:])
-        self.waits = 0
-
-    def _followed(self) -> Any:
-        return SimpleNamespace(jobs=SimpleNamespace(offset=0), status=self._status)
-
-    def _open(self) -> Any:
-        async def end_offsets(topics: tuple[str, str], *, timeout_s: float) -> dict[str, int]:
-            return dict.fromkeys(topics, 22_503)
-
-        return SimpleNamespace(admin=SimpleNamespace(end_offsets=end_offsets))
-
-    async def _wait(self, *_: object, **__: object) -> None:
-        self.waits += 1
-        if self._later:
-            self._status.offset = self._later.pop(0)
-        raise TopicTimeoutError("not in time")
-
-
 @pytest.mark.parametrize(("read", "waits"), [((0,), 1), ((0, 7, 7), 2), ((0, 5, 9, 9), 3)])
 async def test_large_topics_are_read_as_long_as_there_is_progress(read: tuple[int, ...], waits: int) -> None:
     """On a busy machine this may take minutes, for whoever reads: workers, triggers and commands."""
     topics = LargeTopics(*read)
     with pytest.raises(TopicTimeoutError):
-        await FollowedTopics.catch_up(topics)
+        await topics.catch_up()
     assert topics.waits == waits
 
 
 async def test_who_has_said_how_long_waits_no_longer() -> None:
     topics = LargeTopics(0, 7, 7)
     with pytest.raises(TopicTimeoutError):
-        await FollowedTopics.catch_up(topics, timeout_s=5)
+        await topics.catch_up(timeout_s=5)
     assert topics.waits == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
@@ -19,15 +18,16 @@ from airflow_provider.kafka.topics.rights import Operation, Right
 
 def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None = None) -> Mapping[str, GroupState]:
     """Read all groups that have records, each as it was at one moment. There are none if there have never been
-    coordinators. Blocks.
+    coordinators. Blocks, as long as there is progress.
 
+    :param timeout_s: how long to wait for the topic's description
     :param only: read only this group, and so only one shard
     :raises RightsError: this user may not read the records
     :raises TopicError: the records can't be read
     :raises MalformedMessageError: a record is damaged
     :raises RemoteProtocolError: a record has an invalid value
     """
-    config, until = settings.librdkafka(), time.monotonic() + timeout_s
+    config = settings.librdkafka()
     admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
     found = asyncio.run(admin.look_at(RECORDS_TOPIC, timeout_s=timeout_s))
     if found is None:
@@ -37,7 +37,7 @@ def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None =
     shards = range(found.partitions) if only is None else (partition_of(only, found.partitions),)
     groups: dict[str, GroupState] = {}
     for shard in shards:
-        for key, value, _offset in read_moment(config, shard, given_up=lambda: time.monotonic() > until):
+        for key, value, _offset in read_moment(config, shard, given_up=lambda: False):
             if key is not None:
                 record = decode_record(key, value)
                 group_id = record.key.group_id
