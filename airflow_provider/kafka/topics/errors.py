@@ -109,6 +109,10 @@ class TopicRightsError(RightsError):
         return type(self), (self.topic, self.operation, self.principal)
 
 
+class PartitionsError(LastingError):
+    """A topic has another number of partitions than it must have. Nobody can take partitions away."""
+
+
 class NoTopicError(TopicError):
     """A topic that is to be read does not exist."""
 

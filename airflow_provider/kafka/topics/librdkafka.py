@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import LastingError, TopicError
 
 C = TypeVar("C")
 
@@ -31,10 +31,14 @@ def make_client(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> 
     """Make a client of librdkafka.
 
     :param kind: the client's class. Each class refuses other settings, some only in combination
-    :raises TopicError: if it refuses these settings
+    :raises LastingError: if it refuses these settings
+    :raises TopicError: if there are not enough threads, files or memory for it
     """
     try:
         return kind(config)
     except (KafkaException, TypeError, ValueError) as refused:
-        why = refused.args[0].str() if isinstance(refused, KafkaException) else refused
-        raise TopicError(f"librdkafka refuses the connection's settings: {why}") from refused
+        error = refused.args[0] if isinstance(refused, KafkaException) else None
+        if error is not None and error.code() != KafkaError._INVALID_ARG:  # noqa: SLF001
+            raise TopicError(f"librdkafka can't make a client: {error.str()}") from refused
+        why = refused if error is None else error.str()
+        raise LastingError(f"librdkafka refuses the connection's settings: {why}") from refused

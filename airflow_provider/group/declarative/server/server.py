@@ -32,7 +32,7 @@ from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell
-from airflow_provider.kafka.topics.errors import RefusedError, RightsError, TopicError
+from airflow_provider.kafka.topics.errors import LastingError, RightsError, TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right
@@ -112,9 +112,9 @@ class ShardServer:
         self.problem: TopicError | None = None
 
     @property
-    def refusal(self) -> TopicError | None:
+    def refusal(self) -> LastingError | None:
         """Why no shards are served, if that lasts until people act."""
-        return self.problem if isinstance(self.problem, (RightsError, RefusedError)) else None
+        return self.problem if isinstance(self.problem, LastingError) else None
 
     @property
     def served(self) -> frozenset[int]:

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from airflow_provider.group.declarative.protocol.layout import DEFAULT_LAYOUT, Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.administration.admin import FoundTopic, TopicAdmin
-from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.errors import PartitionsError, RightsError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right
 from airflow_provider.state.records.envelope import LARGEST_VALUE
@@ -40,7 +41,7 @@ class ShardTopics(TopicAdmin):
 
     :param config: librdkafka's settings of the connection
     :param outage: is told of errors of the connection
-    :raises TopicError: if librdkafka refuses the settings
+    :raises LastingError: if librdkafka refuses the settings
     """
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
@@ -55,6 +56,7 @@ class ShardTopics(TopicAdmin):
         :raises RightsError: if a topic is missing and may not be created, or rights are lacking; it names all of them
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
+        :raises PartitionsError: if the topics do not fit together
         :raises TopicError: if the topics can't be used
         """
         found = {topic: await self.look_at(topic, timeout_s=timeout_s) for topic in NEEDS}
@@ -89,13 +91,14 @@ def _shards_of(found: Mapping[str, FoundTopic | None]) -> int:
 def _layout_of(found: Mapping[str, FoundTopic]) -> Layout:
     """The numbers of partitions.
 
-    :raises TopicError: they do not fit together
+    :raises ShardError: some are not known yet to a broker that was asked
+    :raises PartitionsError: they do not fit together
     """
     counts = {topic: found[topic].partitions if topic in found else 0 for topic in NEEDS}
     if not all(counts.values()):
-        raise TopicError(f"the topics {', '.join(NEEDS)} were created, but do not all exist: see the brokers' logs")
+        raise ShardError(f"the topics {', '.join(NEEDS)} were created, but do not all exist: see the brokers' logs")
     if counts[REQUESTS_TOPIC] != counts[RECORDS_TOPIC]:
-        raise TopicError(
+        raise PartitionsError(
             f"the topic {REQUESTS_TOPIC!r} has {counts[REQUESTS_TOPIC]} partitions, and {RECORDS_TOPIC!r} has"
             f" {counts[RECORDS_TOPIC]}: both must have the same number, because a group's records and requests are in"
             " the same partition; delete the one that was changed (it is created again)"

@@ -23,6 +23,7 @@ from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.kafka.topics.errors import (
     BrokerAwayError,
     NoTopicError,
+    PartitionsError,
     RightsError,
     TopicError,
     TopicRightsError,
@@ -85,7 +86,7 @@ class TopicAdmin:
 
     :param config: librdkafka's settings of the connection
     :param outage: is told of errors of the connection
-    :raises TopicError: if librdkafka refuses the settings
+    :raises LastingError: if librdkafka refuses the settings
     """
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
@@ -107,7 +108,8 @@ class TopicAdmin:
         :raises RightsError: if a topic is missing and may not be created, or rights are lacking; it names all of them
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
-        :raises TopicError: if a topic has more than one partition, or can't be created
+        :raises PartitionsError: if a topic has more than one partition
+        :raises TopicError: if a topic can't be created
         """
         missing = await self._check(topics, needs, timeout_s)
         if missing and not needs.makes_topics:
@@ -132,7 +134,7 @@ class TopicAdmin:
                 continue
             allowed[topic] = found.allowed
             if found.partitions > 1:
-                raise TopicError(
+                raise PartitionsError(
                     f"the topic {topic!r} has {found.partitions} partitions, but must have exactly one, because the"
                     " order of its records matters: delete it (it is created again), or choose another name for the"
                     " group"

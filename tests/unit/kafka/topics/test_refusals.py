@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.client_errors import tell
-from airflow_provider.kafka.topics.errors import RefusedError, RightsError, TopicError, TopicRightsError
+from airflow_provider.kafka.topics.errors import LastingError, RefusedError, RightsError, TopicError, TopicRightsError
+from airflow_provider.kafka.topics.librdkafka import make_client
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.producer import TopicWriter
 from airflow_provider.kafka.topics.reader import TopicReader
@@ -135,6 +137,17 @@ def test_settings_that_librdkafka_refuses_are_named_whichever_client_it_is(
     client: type[TopicAdmin | TopicReader | TopicWriter], extra: dict[str, object], why: str
 ) -> None:
     """A connection may be shared with others, whose consumers and producers are not ours."""
-    with pytest.raises(TopicError, match="refuses the connection's settings") as refused:
+    with pytest.raises(LastingError, match="refuses the connection's settings") as refused:
         client({"bootstrap.servers": "127.0.0.1:1", **extra}, Outage("127.0.0.1:1"))
     assert why in str(refused.value)
+
+
+def test_what_a_machine_lacks_is_not_blamed_on_the_settings() -> None:
+    """It may have it later, or another machine."""
+
+    def make(_config: dict[str, Any]) -> None:
+        raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "Failed to create thread"))
+
+    with pytest.raises(TopicError, match=r"^librdkafka can't make a client: Failed to create thread$") as failed:
+        make_client(make, {})
+    assert not isinstance(failed.value, LastingError)

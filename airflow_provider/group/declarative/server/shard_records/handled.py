@@ -13,7 +13,7 @@ from airflow_provider.group.declarative.protocol.wire.records import group_id_of
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records.loading import read_moment
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.errors import PartitionsError, RightsError, TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
 from airflow_provider.kafka.topics.rights import Operation, Right
 
@@ -72,7 +72,7 @@ def check_shards(config: Mapping[str, Any], shards: int) -> None:
     :param shards: the present number
     :raises ShardError: no broker can tell
     :raises RightsError: this user may not read it
-    :raises TopicError: there were not as many before
+    :raises PartitionsError: there were not as many before
     """
     noted = {
         read_note(committed.metadata).shards
@@ -96,8 +96,8 @@ def _misplaced(config: Mapping[str, Any], shards: int) -> str | None:
     return None
 
 
-def _moved(shards: int, before: str) -> TopicError:
-    return TopicError(
+def _moved(shards: int, before: str) -> PartitionsError:
+    return PartitionsError(
         f"the topics {REQUESTS_TOPIC!r} and {RECORDS_TOPIC!r} have {shards} partitions, but {before}: with another"
         " number, their members would ask other coordinators, which know nothing of them. Delete both topics: they are"
         " created again, workers stop their tasks and join again after a session, and settings of groups have to be set"

@@ -22,7 +22,8 @@ from airflow_provider.group.declarative.server.migration.classic_workers import 
 from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.errors import LastingError, RightsError, TopicError
+from airflow_provider.kafka.topics.rights import Operation, Right
 from airflow_provider.kafka.trouble import Trouble
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "sasl.username": "etl", "session.timeout.ms": 7}
@@ -298,6 +299,29 @@ def test_nothing_is_served_before_the_number_of_shards_is_checked(monkeypatch: p
     monkeypatch.setattr(server_module, "check_shards", check_shards)
     with pytest.raises(TopicError, match="not in 8 shards"):
         ShardServer(KafkaSettings.from_extra(SETTINGS, conn_id="kafka"), EchoMachine)._prepare()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "ends"),
+    [
+        (LastingError("delete both topics"), True),
+        (RightsError([Right("__worker_requests", Operation.READ)]), True),
+        (ShardError("no broker can tell"), False),
+        (TopicError("who knows"), False),
+    ],
+)
+def test_what_lasts_until_people_act_is_told_to_who_runs_it(
+    process: Process, monkeypatch: pytest.MonkeyPatch, wrong: TopicError, ends: bool
+) -> None:
+    """Nobody reads the log of a coordinator that only waits."""
+
+    def fail() -> None:
+        process.server._closing.set()
+        raise wrong
+
+    monkeypatch.setattr(process.server, "_prepare", fail)
+    process.server._run()
+    assert process.server.refusal is (wrong if ends else None)
 
 
 @pytest.mark.parametrize(("committed_to", "begins_at"), [(5, 5), (OFFSET_INVALID, OFFSET_BEGINNING)])

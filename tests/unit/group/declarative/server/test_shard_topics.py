@@ -10,7 +10,7 @@ from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.topics.administration.admin import FoundTopic
-from airflow_provider.kafka.topics.errors import RightsError, TopicError
+from airflow_provider.kafka.topics.errors import PartitionsError, PassingError, RightsError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right
 
@@ -50,8 +50,16 @@ async def test_those_that_exist_stay_and_decide_how_many_there_are() -> None:
 
 async def test_topics_that_do_not_fit_together_are_refused() -> None:
     found = {REQUESTS_TOPIC: FoundTopic(2, ALL), RECORDS_TOPIC: FoundTopic(1, ALL), REPLIES_TOPIC: FoundTopic(1, ALL)}
-    with pytest.raises(TopicError, match="both must have the same number"):
+    with pytest.raises(PartitionsError, match="both must have the same number"):
         await Topics(**found).prepare_shards(timeout_s=1)
+
+
+async def test_topics_that_not_all_brokers_know_yet_are_asked_for_again() -> None:
+    class Forgetful(Topics):
+        async def make(self, missing: Mapping[str, tuple[int, Mapping[str, str]]], *, timeout_s: float) -> None: ...
+
+    with pytest.raises(PassingError, match="do not all exist"):
+        await Forgetful().prepare_shards(timeout_s=1)
 
 
 async def test_all_rights_that_are_lacking_are_named() -> None:

@@ -22,8 +22,10 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.topics.administration import admin as admin_module
 from airflow_provider.kafka.topics.administration import partition_ends
 from airflow_provider.kafka.topics.administration.admin import TopicAdmin
-from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError
+from airflow_provider.kafka.topics.errors import BrokerAwayError, LastingError, RefusedError
 from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.state.records import TopicNames
 
 PATIENT_S = 10_000.0
 """Longer than any test may take, and than librdkafka lets a request wait."""
@@ -144,6 +146,28 @@ class _Admin:
         described: Future[object] = Future()
         described.set_result(object())
         return {"etl.jobs": described}
+
+
+class _Partitioned:
+    """An admin client that finds three partitions in each topic."""
+
+    def __init__(self, _config: object) -> None: ...
+
+    def poll(self, _timeout: float) -> None: ...
+
+    def describe_topics(
+        self, topics: TopicCollection, *, request_timeout: float, include_authorized_operations: bool
+    ) -> dict[str, Future[object]]:
+        described: Future[object] = Future()
+        described.set_result(SimpleNamespace(partitions=[0, 1, 2], authorized_operations=None))
+        return dict.fromkeys(topics.topic_names, described)
+
+
+async def test_a_topic_with_several_partitions_stays_so_until_somebody_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_module, "AdminClient", _Partitioned)
+    admin = TopicAdmin({}, Outage("broker:9093"))
+    with pytest.raises(LastingError, match=r"'etl.jobs' has 3 partitions, but must have exactly one"):
+        await admin.prepare(TopicNames.of("etl"), WORKER, timeout_s=DEADLINE_S)
 
 
 class _Consumer:

@@ -18,7 +18,7 @@ from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records import handled
 from airflow_provider.group.declarative.server.shard_records.handled import Note, check_shards, read_note
 from airflow_provider.group.declarative.server.shard_records.loading import Stored
-from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.errors import LastingError
 
 NONE: Final[Mapping[int, Sequence[Stored]]] = MappingProxyType({})
 
@@ -73,7 +73,7 @@ def test_as_many_shards_as_before_are_served(metadata: tuple[Any, ...], monkeypa
 def test_more_shards_than_before_are_refused_with_what_to_do(
     metadata: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(TopicError, match=r"have 8 partitions, but groups are served in 4 shards.*Delete both topics"):
+    with pytest.raises(LastingError, match=r"have 8 partitions, but groups are served in 4 shards.*Delete both topics"):
         check(monkeypatch, 8, Committed(*metadata))
 
 
@@ -88,7 +88,7 @@ def test_where_brokers_have_forgotten_the_number_of_shards_the_records_tell_it(
         stored[partition_of(group, 4)].append(stored_of(group, offset))
     check(monkeypatch, 4, Committed(*metadata), stored)
     with pytest.raises(
-        TopicError, match=r"8 partitions, but group 'g\d' was served in another number.*Delete both topics"
+        LastingError, match=r"8 partitions, but group 'g\d' was served in another number.*Delete both topics"
     ):
         check(monkeypatch, 8, Committed(*metadata), stored)
     deleted = {
