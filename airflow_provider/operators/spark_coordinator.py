@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_api.airflow_names import AirflowException
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
 from airflow_provider.integration.group_task import GroupTask
 from airflow_provider.integration.operator_parameters.parameters import TimeSpan, milliseconds
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
@@ -71,6 +71,6 @@ class SparkCoordinatorOperator(GroupTask):
         )
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> NoReturn:  # noqa: ARG002
-        """:raises AirflowException: what people have to do"""
+        """:raises AirflowFailException: what people have to do"""
         check_saved(event, "event of a CoordinatorTrigger")
-        raise AirflowException(f"no declarative groups are coordinated: {event['error']}")
+        raise AirflowFailException(f"no declarative groups are coordinated: {event['error']}")

@@ -14,7 +14,7 @@ from airflow_provider.group.declarative.coordinator.settings import CoordinatorS
 from airflow_provider.group.declarative.server import candidates
 from airflow_provider.group.declarative.server.server import ShardObserver
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.integration.airflow_api.airflow_names import AirflowException, TaskDeferred
+from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException, TaskDeferred
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.triggers import coordinator as coordinator_module
@@ -92,11 +92,11 @@ async def test_it_coordinates_in_the_triggerer_until_it_is_cancelled(server: Ser
     assert server.said[1:] == ["closed"]
 
 
-async def test_what_people_must_do_fails_the_task(server: Server) -> None:
+async def test_what_people_must_do_fails_the_task_without_retries(server: Server) -> None:
     server.refusal = RuntimeError("grant READ")
     operator = SparkCoordinatorOperator(task_id="c", kafka_conn_id="kafka")
     event = await first_event(trigger_of(operator))
-    with pytest.raises(AirflowException, match="grant READ"):
+    with pytest.raises(AirflowFailException, match="grant READ"):
         getattr(operator, deferred(operator).method_name)(CONTEXT, event)
 
 
