@@ -28,7 +28,7 @@ from airflow_provider.group.declarative.requests import worker_requests
 from airflow_provider.group.declarative.requests.request_channel import KafkaChannel, NoReplyError
 from airflow_provider.group.declarative.requests.worker_requests import NoCoordinatorsError
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicRightsError
+from airflow_provider.kafka.topics.errors import BrokerAwayError, NoLeaderError, TopicRightsError
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId
 
@@ -379,6 +379,10 @@ def test_a_cluster_without_coordinators_is_told_with_what_to_do(broker: Broker) 
     [
         (KafkaError._TRANSPORT, BrokerAwayError),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRightsError),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, NoLeaderError),
+        (KafkaError.LEADER_NOT_AVAILABLE, NoLeaderError),
+        (KafkaError._NOENT, NoLeaderError),
+        (KafkaError._UNKNOWN_PARTITION, NoLeaderError),
     ],
 )
 def test_what_else_keeps_it_from_its_topics_is_told(
