@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
+from jinja2.nativetypes import NativeEnvironment
 
 if TYPE_CHECKING:
     import jinja2
     from airflow.sdk import Context
+
+_NO_TEXT: Final = frozenset({"after", "at_least", "config", "if_version", "max_tasks", "slots", "tasks", "workers"})
+"""Parameters that are numbers, lists or JSON. The others are names, lists of names, and maps of texts."""
 
 
 class AsWritten(BaseOperator):
@@ -16,8 +21,24 @@ class AsWritten(BaseOperator):
 
     With ``render_template_as_native_obj`` Airflow reads each text as Python: the job ``2024_01`` would become 202401,
     and the version ``1.10`` would become 1.1. Here a text without a template stays as it is, and one that is rendered
-    becomes a number only if that number is written like the text.
+    becomes a number only if that number is written like the text. A name, or a text in a map of them, loses no quotes,
+    and is not missing because it is the text ``None``.
     """
+
+    _rendering = ""
+    """The parameter that is being rendered."""
+
+    def _do_render_template_fields(
+        self,
+        parent: Any,
+        template_fields: Iterable[str],
+        context: Context,
+        jinja_env: jinja2.Environment,
+        seen_oids: set[int],
+    ) -> None:
+        for field in template_fields:
+            self._rendering = field
+            super()._do_render_template_fields(parent, (field,), context, jinja_env, seen_oids)
 
     def render_template(
         self,
@@ -30,10 +51,18 @@ class AsWritten(BaseOperator):
         if isinstance(content, str) and not _may_be_template(content, env):
             return content
         rendered = super().render_template(content, context, jinja_env, seen_oids)
-        if not isinstance(content, str) or not isinstance(rendered, (int, float)) or isinstance(rendered, bool):
+        if not isinstance(content, str) or not isinstance(env, NativeEnvironment) or not self._may_be_misread(rendered):
             return rendered
-        written = _written(env, content, context)
-        return rendered if written.strip() == str(rendered) else written
+        parts = _rendered_parts(env, content, context)
+        if not parts or (len(parts) == 1 and not isinstance(parts[0], str)):
+            return rendered  # it was never a text
+        written = "".join(map(str, parts))
+        return rendered if written.strip() == str(rendered) and _is_number(rendered) else written
+
+    def _may_be_misread(self, rendered: object) -> bool:
+        return _is_number(rendered) or (
+            self._rendering not in _NO_TEXT and (rendered is None or isinstance(rendered, str))
+        )
 
 
 def _may_be_template(content: str, env: jinja2.Environment) -> bool:
@@ -43,8 +72,13 @@ def _may_be_template(content: str, env: jinja2.Environment) -> bool:
     return any(begin in content for begin in begins)
 
 
-def _written(jinja_env: jinja2.Environment, content: str, context: Any) -> str:
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _rendered_parts(jinja_env: jinja2.Environment, content: str, context: Any) -> list[Any]:
+    """The text around the expressions, and their values."""
     template = jinja_env.from_string(content)
     # Not Template.render, which would read the whole context, with names that Airflow has deprecated.
     values = jinja_env.context_class(jinja_env, context, template.name, template.blocks)
-    return "".join(map(str, template.root_render_func(values)))
+    return [*template.root_render_func(values)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,18 @@ from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJo
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.sensors.job import JobSensor
 
-CONTEXT: Any = {"month": "2024_01", "version": "1.10", "day": "20240131", "number": 3, "zip": "01234", "map": {"a": 1}}
+CONTEXT: Any = {
+    "month": "2024_01",
+    "version": "1.10",
+    "day": "20240131",
+    "number": 3,
+    "zip": "01234",
+    "map": {"a": 1},
+    "quoted": "'2024_01'",
+    "word": '"x"',
+    "none": "None",
+    "nothing": None,
+}
 
 
 def rendered(kind: Any, **parameters: Any) -> Any:
@@ -61,3 +73,42 @@ def test_what_a_template_makes_is_still_native(template: str, expected: object) 
     assert rendered(SparkJobOperator, group="g", job="j", entry_point="m:J", config=config).config == {
         "value": expected
     }
+
+
+@pytest.mark.parametrize(
+    ("template", "text"), [("{{ quoted }}", "'2024_01'"), ("{{ word }}", '"x"'), ("a{{ none }}", "aNone")]
+)
+def test_a_text_keeps_its_quotes(template: str, text: str) -> None:
+    """It is refused as a name. Without its quotes, it would be another name, in silence."""
+    job = rendered(SparkJobOperator, group="g", job=template, entry_point="m:J", session_conf={"a": template})
+    assert (job.job, job.session_conf) == (text, {"a": text})
+
+
+def test_a_text_that_says_none_is_not_missing() -> None:
+    """A job without a run key would have the DAG run's."""
+    texts = {"a": "{{ none }}", "b": "{{ nothing }}"}
+    job = rendered(SparkJobOperator, group="g", job="j", entry_point="m:J", run_key="{{ none }}", session_conf=texts)
+    assert (job.run_key, job.session_conf) == ("None", {"a": "None", "b": None})
+
+
+@pytest.mark.parametrize("template", ["{{ nothing }}", "{% if nothing %}a{% endif %}"])
+def test_what_a_template_leaves_out_is_missing(template: str) -> None:
+    job = rendered(SparkJobOperator, group="g", job="j", entry_point="m:J", run_key=template)
+    assert job.run_key is None
+
+
+def test_numbers_and_json_may_be_said_to_be_missing() -> None:
+    template = "{% if nothing %}3{% else %}None{% endif %}"
+    job = rendered(SparkJobOperator, group="g", job="j", entry_point="m:J", max_tasks=template, config={"n": template})
+    assert (job.max_tasks, job.config) == (None, {"n": None})
+
+
+def test_names_of_mapped_tasks_are_read_in_the_same_way() -> None:
+    with DAG("d", schedule=None, render_template_as_native_obj=True) as dag:
+        mapped = SparkJobOperator.partial(task_id="t", group="g", entry_point="m:J", run_key="{{ none }}").expand(
+            job=["{{ quoted }}"]
+        )
+    run = {"ti": SimpleNamespace(map_index=0), "dag": dag, "dag_run": SimpleNamespace(conf={}), "expanded_ti_count": 1}
+    seen: Any = {**CONTEXT, **run}
+    mapped.render_template_fields(seen)
+    assert (seen["task"].job, seen["task"].run_key) == ("'2024_01'", "None")
