@@ -37,6 +37,9 @@ SILENT = MemberId("silent")
 """A member whose heartbeats change nothing and are never answered."""
 HEARTBEAT_MS = 1_000
 SESSION_MS = 10_000
+SHORT = "short"
+"""A group with a shorter session, from its first heartbeat on."""
+SHORT_MS = 5_000
 
 
 @dataclass
@@ -62,7 +65,7 @@ class EchoMachine:
 
     @property
     def shortest_session_ms(self) -> int:
-        return SESSION_MS
+        return SHORT_MS if SHORT in self.groups else SESSION_MS
 
     @property
     def longest_session_ms(self) -> int:

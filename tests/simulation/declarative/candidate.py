@@ -212,6 +212,7 @@ class Candidate:
         if not isinstance(wrong, FencedError):
             self._rest_and_load()
             return
+        session_ms = self.settings.session_timeout_ms if self._serving is None else self._serving.shortest_session_ms
         self._drop()
         life = self._life
 
@@ -219,7 +220,7 @@ class Candidate:
             if self.assigned:
                 self.assign()
 
-        self.world.clock.after(FENCED_REST_MS, lambda: self._when_awake(life, again))
+        self.world.clock.after(min(FENCED_REST_MS, session_ms // 10), lambda: self._when_awake(life, again))
 
     def _rest_and_load(self) -> None:
         self._drop()

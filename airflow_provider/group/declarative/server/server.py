@@ -50,6 +50,8 @@ _FIRST_REST_S: Final = 1.0
 _STEADY_S: Final = 10.0
 """After this time all is well, even if this process was assigned no shard."""
 _FENCED_REST_S: Final = 3.0
+"""How long to wait at most before a shard that another coordinator has taken is taken back, if it is still assigned
+here."""
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 
@@ -99,7 +101,8 @@ class ShardServer:
         self._outage = Outage(settings.bootstrap_servers)
         self._watch = TopicWatch(self._outage)
         self._trouble = Trouble()
-        self._session_ms = machine().shortest_session_ms
+        self._default_ms = machine().shortest_session_ms
+        self._sessions_ms: dict[int, int] = {}
         self._shards: dict[int, Shard] = {}
         self._paused: set[int] = set()
         self._loaded: set[int] = set()
@@ -148,7 +151,7 @@ class ShardServer:
                     log.exception("no shards are served; trying again until some can be%s", since)
             if self._observer is not None and not self._closing.is_set():
                 self._observer.failed()
-            self._closing.wait(resting.fault(bearable_s(self._session_ms)))
+            self._closing.wait(resting.fault(bearable_s(min((self._default_ms, *self._sessions_ms.values())))))
         self._jobs.close()
 
     def _prepare(self) -> None:
@@ -273,6 +276,7 @@ class ShardServer:
             when_groups_change=lambda groups: self._follow(shard, groups),
             look=lambda group: self._jobs.look(group, shard.inbox.put_seen),
             bridges=self._bridges,
+            session_ms=self._sessions_ms.get(number),
         )
         shard.start()
 
@@ -298,6 +302,7 @@ class ShardServer:
         if self._shards.get(shard.shard) is not shard:
             return
         self._loaded.discard(shard.shard)
+        self._sessions_ms[shard.shard] = shard.session_ms
         self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)
         self._pause(consumer, shard.shard, paused=True)
 
@@ -311,7 +316,7 @@ class ShardServer:
                 consumer.seek(begins)
                 self._begin(consumer, shard.shard)
 
-        timer = threading.Timer(_FENCED_REST_S, self._orders.put, (begin_again,))
+        timer = threading.Timer(min(_FENCED_REST_S, bearable_s(shard.session_ms)), self._orders.put, (begin_again,))
         timer.daemon = True
         timer.start()
 
@@ -328,11 +333,11 @@ class ShardServer:
         for shard in ending:
             self._loaded.discard(shard.shard)
             self._paused.discard(shard.shard)
-            self._session_ms = min(self._session_ms, shard.session_ms)
             shard.end()
         for shard in ending:
             if not shard.join(_REVOKED_S):
                 log.warning("the thread of shard %d has not ended in time", shard.shard)
+            self._sessions_ms[shard.shard] = shard.session_ms
             if shard.spoken_of:
                 log.info("shard %d is no longer served here", shard.shard)
             self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)  # after all calls of its thread

@@ -63,6 +63,7 @@ class Shard:
     :param look: starts to check a group for classic workers; the result comes by :meth:`Inbox.put_seen`. None: not
         checked
     :param bridges: the bridges of its groups; then groups are not checked. None: groups have none
+    :param session_ms: its shortest session when this process served it last; None: not known before it is loaded
     :ivar spoken_of: whether it was logged that this shard is served here
     """
 
@@ -80,6 +81,7 @@ class Shard:
         when_groups_change: Callable[[frozenset[str]], None],
         look: Look | None = None,
         bridges: Bridges | None = None,
+        session_ms: int | None = None,
     ) -> None:
         self.shard = shard
         self.inbox = Inbox()
@@ -106,7 +108,7 @@ class Shard:
         self._behind_since_ms: int | None = None
         self._unserved_since_ms: int | None = now_ms()
         self._trouble = Trouble()
-        self._session_ms = machine().shortest_session_ms
+        self._session_ms = session_ms or machine().shortest_session_ms
         self.spoken_of = False
         self._thread = threading.Thread(target=self._run, name=f"cospark-shard-{shard}", daemon=True)
 
@@ -118,7 +120,7 @@ class Shard:
 
     @property
     def session_ms(self) -> int:
-        """The shortest session that it has granted. Any thread may ask."""
+        """The shortest session of its groups, as far as it is known. Any thread may ask."""
         return self._session_ms
 
     def start(self) -> None:
@@ -200,7 +202,7 @@ class Shard:
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._trouble.over()
             self._unserved_since_ms = None
-            self._session_ms = machine.shortest_session_ms
+            self._session_ms = serving.shortest_session_ms
             self.spoken_of = True
             self._turn_at_ms, self._behind_since_ms = self._now_ms(), None
             self._known = frozenset()  # this machine was told nothing of them yet
@@ -224,6 +226,7 @@ class Shard:
         except BaseException:
             self.inbox.put_back(taken)
             raise
+        self._session_ms = serving.shortest_session_ms
         if taken.read_to > self._read_to:
             self._read_to, self._behind_since_ms = taken.read_to, None
         if self._timer_is_due(serving):

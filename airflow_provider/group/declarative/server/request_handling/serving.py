@@ -109,6 +109,13 @@ class Serving:
         self._jobs_under_way: JobsOf = {}
         self.timer_at_ms: int | None = None
         self._complaints = Complaints(f"shard {shard} of the requests")
+        self._shortest_ms = machine.shortest_session_ms
+        self._uncommitted_shortest_ms = self._shortest_ms
+
+    @property
+    def shortest_session_ms(self) -> int:
+        """The shortest session of any group, as members may have been told: what is not committed does not count."""
+        return self._shortest_ms
 
     @property
     def groups(self) -> Collection[str]:
@@ -141,6 +148,7 @@ class Serving:
         if self._log.forgotten:
             self._close()
         self._log.grants(self._machine.longest_session_ms)
+        self._shortest_ms = self._uncommitted_shortest_ms = self._machine.shortest_session_ms
         self._writes += self._held.refuse_all(
             KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             "the coordinator has loaded the group again: send the request again",
@@ -340,6 +348,7 @@ class Serving:
         self.timer_at_ms = effects.timer_at_ms
         if effects.records:
             self._log.grants(self._machine.longest_session_ms)
+            self._uncommitted_shortest_ms = self._machine.shortest_session_ms
             self._note({record.key.group_id for record in effects.records})
 
     def _note(self, groups: Iterable[str]) -> None:
@@ -370,6 +379,7 @@ class Serving:
             try:
                 self._log.commit(writes, self._handled_to)
                 self._held.committed()
+                self._shortest_ms = self._uncommitted_shortest_ms
                 return
             except AbortedError as aborted:
                 if not tries_left:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, TopicPartition
-from echo_machine import EchoMachine
+from echo_machine import SESSION_MS, SHORT, SHORT_MS, EchoMachine
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
@@ -19,6 +20,7 @@ from airflow_provider.group.declarative.protocol.sharding import REQUESTS_TOPIC
 from airflow_provider.group.declarative.server import server as server_module
 from airflow_provider.group.declarative.server.errors import FencedError, ShardError
 from airflow_provider.group.declarative.server.migration.classic_workers import Seen
+from airflow_provider.group.declarative.server.request_handling.inbox import Inbox
 from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
@@ -265,7 +267,9 @@ def test_it_is_tried_again_before_a_tenth_of_the_shortest_session_is_over_and_sa
             return 46.0
 
     process.assigned()
-    process.server._shards[0]._session_ms = 5_000
+    process.turns(lambda: process.server.served)
+    process.consumer.messages = [Message(0, raw(0, group=SHORT))]
+    process.turns(lambda: 0 in process.log.answers)
     process.revoked()
     rests: list[float] = []
 
@@ -281,7 +285,7 @@ def test_it_is_tried_again_before_a_tenth_of_the_shortest_session_is_over_and_sa
     monkeypatch.setattr(process.server, "_prepare", fail)
     monkeypatch.setattr(process.server, "_trouble", Lasting())
     process.server._run()
-    assert max(rests) == rests[-1] == 0.5
+    assert max(rests) == rests[-1] == SHORT_MS / 10_000
     assert process.heard.failures == len(rests), "no shard is assigned to it, so nothing else tells of it"
     assert caplog.records[-1].message == (
         "no shards are served: no broker answers; trying again until some can be; none has been for 46 s"
@@ -336,6 +340,34 @@ def test_one_that_was_fenced_by_a_zombie_begins_again_where_the_group_is(
     process.turns(lambda: process.log.opened == 2)
     process.turns(lambda: process.server.served)
     assert process.consumer.sought == [begins_at]
+
+
+def test_it_begins_again_before_a_tenth_of_the_shortest_session_is_over(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+
+    class Timer(threading.Timer):
+        def __init__(self, interval: float, function: Any, args: Any = None, kwargs: Any = None) -> None:
+            rests.append(interval)
+            super().__init__(0, function, args, kwargs)
+
+    monkeypatch.setattr(server_module, "_FENCED_REST_S", 3.0)
+    monkeypatch.setattr(threading, "Timer", Timer)
+    monkeypatch.setattr(Inbox, "rest", lambda _inbox, rest_s: rests.append(rest_s))
+    process.assigned()
+    process.turns(lambda: process.server.served)
+    fenced = [raw(0), raw(1, group=SHORT), raw(2)]
+    for request, session_ms in zip(fenced, (SESSION_MS, SHORT_MS, SHORT_MS), strict=True):
+        process.consumer.messages = [Message(0, request)]
+        process.turns(lambda: request.offset in process.log.answers)  # noqa: B023  called in here
+        process.log.errors = [FencedError("by a zombie")]
+        process.log.fails_to_load = [ShardError("no broker answers") for _ in range(5)]
+        process.consumer.messages = [Message(0, raw(9))]
+        opened = process.log.opened
+        process.turns(lambda: process.log.opened > opened + 5 and process.server.served)  # noqa: B023  called in here
+        assert max(rests) == rests[-1] == session_ms / 10_000, rests
+        rests.clear()
 
 
 @pytest.mark.parametrize(

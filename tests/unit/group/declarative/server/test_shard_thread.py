@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from echo_machine import HEARTBEAT_MS, HELD, RAISES, SESSION_MS, EchoMachine, heartbeat_of
+from echo_machine import HEARTBEAT_MS, HELD, RAISES, SESSION_MS, SHORT, SHORT_MS, EchoMachine, heartbeat_of
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
@@ -278,15 +278,46 @@ def test_nothing_is_said_of_a_shard_that_is_given_away_before_it_was_served(
     assert not shard.shard.spoken_of
 
 
-def test_it_is_tried_again_before_a_tenth_of_a_session_is_over(lived: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it has failed: members must hear of the end of an outage while their sessions last."""
-    rests: list[float] = []
+@pytest.fixture
+def rests(lived: Live, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a shard would rest, as it does elsewhere; it rests for no time."""
+    resting_s: list[float] = []
     monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.5)
     monkeypatch.setattr(resting, "_LONGEST_S", 30.0)
-    monkeypatch.setattr(Inbox, "rest", lambda _inbox, rest_s: rests.append(rest_s))
+    monkeypatch.setattr(Inbox, "rest", lambda _inbox, rest_s: resting_s.append(rest_s))
+    return resting_s
+
+
+def test_it_is_tried_again_before_a_tenth_of_a_session_is_over(lived: Live, rests: list[float]) -> None:
+    """However often it has failed: members must hear of the end of an outage while their sessions last."""
     log = MemoryLog()
     log.fails_to_load = [ShardError("no broker answers") for _ in range(9)]
     assert lived(log).loaded.wait(DEADLINE_S)
+    assert max(rests) == rests[-1] == SESSION_MS / 10_000
+
+
+def test_the_session_counts_that_people_have_set_meanwhile(lived: Live, rests: list[float]) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    shard.put(raw(0, group=SHORT))
+    wait_until(lambda: 0 in log.answers)
+    log.errors = [ShardError("no broker answers")]
+    log.fails_to_load = [ShardError("no broker answers") for _ in range(8)]
+    shard.put(raw(1))
+    wait_until(lambda: 1 in log.answers)
+    assert len(rests) == 9
+    assert max(rests) == rests[-1] == SHORT_MS / 10_000
+
+
+def test_a_session_that_nobody_was_told_of_counts_for_nothing(lived: Live, rests: list[float]) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    log.errors = [ShardError("no broker answers")]
+    log.fails_to_load = [ShardError("no broker answers") for _ in range(8)]
+    shard.put(raw(0, group=SHORT))
+    wait_until(lambda: 0 in log.answers)
     assert max(rests) == rests[-1] == SESSION_MS / 10_000
 
 

@@ -145,3 +145,12 @@ def test_the_longest_session_counts_that_a_member_may_still_have() -> None:
     assert shard.coordinator.longest_session_ms == 30_000
     shard.alter({SESSION_TIMEOUT: 20_000})
     assert shard.coordinator.longest_session_ms == 30_000, "it may not have heard of the shorter one"
+
+
+def test_the_shortest_session_is_the_one_that_people_have_set() -> None:
+    shard = Shard()
+    assert shard.coordinator.shortest_session_ms == 10_000
+    shard.join(W1)
+    for session_ms in (8_000, 30_000):
+        shard.alter({SESSION_TIMEOUT: session_ms})
+        assert shard.coordinator.shortest_session_ms == session_ms
