@@ -21,7 +21,12 @@ DEEPEST: Final = 80
 """Levels of lists and maps: more than a task's result may have, and fewer than Airflow reads."""
 
 LARGEST: Final = 1024 * 1024
-"""Characters and items of one value: 50 ms of a triggerer's event loop at most, and 80 ms of Airflow's own work."""
+"""Characters and items of one value: 0.1 s of a triggerer's event loop at most, and 80 ms of Airflow's own work."""
+
+_CUT: Final = LARGEST * 3 // 4
+"""What stays of a larger one. A report passes the door twice, and PostgreSQL sorts its keys in between: were it still
+about as large as it may be, the second time would cut something else.
+"""
 
 _AN_ITEM: Final = 16
 """As much room as so many characters."""
@@ -50,7 +55,12 @@ def storable(value: object) -> Any:
     What they refuse is escaped, as JSON does it. Numbers that are too large or not finite become text. What is too
     long, too deep or too much is cut, and says so.
     """
-    return _Entry(left=LARGEST, longest=LONGEST_TEXT, deepest=DEEPEST).let_in(value, 0)
+    for most in (LARGEST, _CUT):
+        entry = _Entry(left=most, longest=LONGEST_TEXT, deepest=DEEPEST)
+        entered = entry.let_in(value, 0)
+        if not entry.is_full:
+            break
+    return entered
 
 
 def storable_state(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +123,7 @@ class _Entry:
         entered = dict[str, Any]()
         keeps_keys = depth == 0 and len(items) <= _FEW
         for key, item in items.items():
-            if self._is_full and not keeps_keys:
+            if self.is_full and not keeps_keys:
                 entered["..."] = f"({len(items) - len(entered)} more; {_THE_WHOLE})"
                 break
             name = self.let_in(key, self.deepest)
@@ -123,14 +133,14 @@ class _Entry:
     def _list(self, items: list[Any], depth: int) -> list[Any]:
         entered = list[Any]()
         for item in items:
-            if self._is_full:
+            if self.is_full:
                 entered.append(f"({len(items) - len(entered)} more; {_THE_WHOLE})")
                 break
             entered.append(self.let_in(item, depth + 1))
         return entered
 
     def _text(self, text: str) -> str:
-        longest = _SHORT if self._is_full else self.longest
+        longest = _SHORT if self.is_full else self.longest
         entered = _REFUSED.sub(_escaped, text if longest is None else text[: longest + 1])
         if longest is not None and len(entered) > longest:
             entered = f"{entered[: longest - _ROOM_TO_SAY_SO]}... (cut: it has {len(text)} characters; {_THE_WHOLE})"
@@ -142,7 +152,8 @@ class _Entry:
             self.left -= number
 
     @property
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
+        """Whether anything was cut, or would be from now on."""
         return self.left is not None and self.left <= 0
 
 

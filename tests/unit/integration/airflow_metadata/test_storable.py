@@ -170,6 +170,15 @@ def test_each_part_of_a_report_is_there_however_much_is_cut() -> None:
     assert entered["state"] == "failed"
 
 
+@pytest.mark.parametrize("size", [1, 400, 5_000, 100_000])
+def test_what_has_been_cut_is_not_cut_again_in_whichever_order_it_comes_back(size: int) -> None:
+    texts = {str(number): "x" * size for number in range(4_000_000 // size)}
+    entered = storable({"results": texts, "state": "failed", "runs": texts, "errors": [BAD * size] * 2_000})
+    sorted_by_postgresql = {key: entered[key] for key in sorted(entered, key=lambda key: (len(key), key))}
+    assert storable(sorted_by_postgresql) == entered
+    assert storable(entered) == entered
+
+
 def test_our_own_state_is_never_cut() -> None:
     state = {"saved": "a" * (LONGEST_TEXT + 1), "error": BAD}
     assert storable_state(state) == {**state, "error": ESCAPED}
