@@ -28,7 +28,8 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.rounds.reading import group_record_from_json
 from airflow_provider.state.rounds.record import GroupRecord
-from airflow_provider.state.views.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
+from airflow_provider.state.views.hints import task_hints, worker_hints
+from airflow_provider.state.views.topic_view import About, TopicView, Unreadable, ignore_unreadable, read_value
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -285,6 +286,8 @@ class StatusView(TopicView[StatusSnapshot]):
                 self._reject(key, known)
                 return
             self._workers[worker] = new
+            if worker_hints(known, new):
+                self._news |= About.HINTS
         self._overwritten.pop(key, None)
 
     def _put_task(self, task: TaskId, new: TaskStatus | None) -> None:
@@ -299,6 +302,8 @@ class StatusView(TopicView[StatusSnapshot]):
                 return
             self._tasks[task] = new
             self._note_unended(known, new)
+            if task_hints(known, new, self._group):
+                self._news |= About.HINTS
         self._tasks_seen = None
         self._changed.add(task)
         self._overwritten.pop(key, None)

@@ -32,6 +32,8 @@ class About(Flag):
     """The group's record."""
     WORKERS = auto()
     TASKS = auto()
+    HINTS = auto()
+    """A record that was just written hints at a rebalance; see module ``hints``."""
     EVERYTHING = JOBS | ROUNDS | WORKERS | TASKS
 
 
@@ -142,7 +144,7 @@ class TopicView(ABC, Generic[S]):
         self._offset = parsed.offset  # everything before this record has been read
         if parsed.key is None:
             self._unreadable += 1
-            self._news = About.EVERYTHING
+            self._news |= About.EVERYTHING
         else:
             self._put(parsed.key, parsed.content)
             self._news |= _SUBJECTS[parsed.key.kind]
@@ -166,7 +168,7 @@ class TopicView(ABC, Generic[S]):
         return self._offset
 
     def all_is_news(self) -> None:
-        """This view replaces another one, so everything may have changed."""
+        """This view replaces another one, so everything may have changed. Its records are old, and hint at nothing."""
         self._news = About.EVERYTHING
 
     def take_news(self) -> About:
