@@ -38,6 +38,7 @@ _LONG_AGO = NOW - SETTINGS.rebalance_timeout_ms - DELAYED.max_delay_ms - TICK
 FLOORS: Mapping[str, int] = {
     # of a member
     "record_at": _LONG_AGO, "join_sent_at": _LONG_AGO, "joining_since": _LONG_AGO, "heard_at": _LONG_AGO,
+    "heartbeat_sent_at": _LONG_AGO,
     "lease_until": NOW, "rebalance_deadline": NOW, "heartbeat_at": NOW, "retry_at": NOW, "rejoin_at": NOW,
     "join_by": NOW, "record_by": NOW, "sync_by": NOW, "leave_by": NOW, "hold_until": NOW, "armed_at": NOW,
     # of a record and its memory
@@ -237,10 +238,10 @@ def _shortened(part: Any) -> Any:
 
 def _process(process: Process) -> Process:
     """``attempts`` only spreads backoffs, which all end at the next step. The time of the last JoinGroup does not
-    matter once it is answered.
+    matter once it is answered, nor that of the last heartbeat, as there are no hints here.
     """
     state = rebuilt(process.state, lambda _name, leaf: leaf, of_record=_record)
-    changes: dict[str, Any] = {"attempts": 0}
+    changes: dict[str, Any] = {"attempts": 0, "heartbeat_sent_at": _LONG_AGO}
     if state.phase is not Phase.PREPARING_REBALANCE:
         changes["join_sent_at"] = _LONG_AGO
     if state.record is not None and not state.record.delay_ms:

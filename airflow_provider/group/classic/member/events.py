@@ -153,6 +153,13 @@ class RecordRead(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceHinted(Event):
+    """The status topic hints that the group has begun to rebalance, or soon will. Nothing depends on it: if it is wrong
+    or does not come, a heartbeat tells the truth.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceWanted(Event):
     """What is configured, or who has free slots, differs from what the leader last assigned."""
 

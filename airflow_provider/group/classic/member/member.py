@@ -16,7 +16,8 @@ member is answered with its own assignment (*stable*).
 An assignment of the cooperative protocols is a difference: what to start and what to stop. If a member had to stop
 anything, it joins again as soon as that has stopped, and the group assigns the released tasks in that second round. If
 the assignment has a delay, everybody joins again when it has ended. Other members hear of a rebalance by their
-heartbeats, which are therefore frequent for a while after each round.
+heartbeats, which are therefore frequent for a while after each round, and brought forward when the status topic hints
+at a rebalance.
 
 In the extensible protocol (v3) an assignment is complete, and it may say that a task is learned before it moves
 (:mod:`~.learning`).
@@ -62,6 +63,7 @@ from airflow_provider.group.classic.member.events import (
     LearningProgressed,
     LeaveSoonRequested,
     Left,
+    RebalanceHinted,
     RebalanceWanted,
     RecordRead,
     RequestFailed,
@@ -110,6 +112,7 @@ _LATE: Final = (
     HeartbeatAnswered,
     RecordRead,
     ConfigAdvanced,
+    RebalanceHinted,
     RebalanceWanted,
     LearningProgressed,
     LearnersReady,
@@ -136,6 +139,7 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _UNJOINED),
         on(ConfigAdvanced, _note_config, _UNJOINED),
+        on(RebalanceHinted, late, _UNJOINED),
         on(RebalanceWanted, late, _UNJOINED),
         on(TasksStopped, staying.on_tasks_stopped, _UNJOINED, _PREPARING),
         on(TasksFinished, staying.on_tasks_finished, _UNJOINED, _PREPARING),
@@ -157,6 +161,7 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _PREPARING, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _PREPARING),
         on(ConfigAdvanced, _note_config, _PREPARING),
+        on(RebalanceHinted, late, _PREPARING),
         on(RebalanceWanted, late, _PREPARING),
         on(TasksStopped, staying.on_tasks_stopped, _PREPARING),
         on(TasksFinished, staying.on_tasks_finished, _PREPARING),
@@ -178,6 +183,7 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _COMPLETING),
         on(ConfigAdvanced, _note_config, _COMPLETING),
+        on(RebalanceHinted, late, _COMPLETING),
         on(RebalanceWanted, late, _COMPLETING),
         on(TasksStopped, staying.on_tasks_stopped, _COMPLETING),
         on(TasksFinished, staying.on_tasks_finished, _COMPLETING),
@@ -199,6 +205,7 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _STABLE, _PREPARING, _UNJOINED, _FENCED, _FAILED),
         on(RecordRead, joining.on_record_read, _STABLE, _PREPARING),
         on(ConfigAdvanced, staying.on_config_advanced, _STABLE, _PREPARING),
+        on(RebalanceHinted, staying.on_rebalance_hinted, _STABLE),
         on(RebalanceWanted, staying.on_rebalance_wanted, _STABLE, _PREPARING),
         on(TasksStopped, staying.on_tasks_stopped, _STABLE, _PREPARING),
         on(TasksFinished, staying.on_tasks_finished, _STABLE, _PREPARING),
@@ -220,6 +227,7 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(HeartbeatAnswered, staying.on_heartbeat_answered, _LEAVING, _FENCED, _FAILED),
         on(RecordRead, late, _LEAVING),
         on(ConfigAdvanced, late, _LEAVING),
+        on(RebalanceHinted, late, _LEAVING),
         on(RebalanceWanted, late, _LEAVING),
         on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
         on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider.group.classic.member.events import FindCoordinator, SendHeartbeat, SendJoin, SendLeave, SendSync
 from airflow_provider.group.classic.member.metadata import offers
@@ -23,6 +24,8 @@ _HEARTBEATS_A_SECOND = 200
 """How many a whole group sends at most while it heartbeats fast; a coordinator has other groups, too."""
 _BEFORE_ANOTHER_ROUND_MS = 250
 """The longest interval while another round is known to be near: what moves does not run until all have joined it."""
+_BETWEEN_HINTED_MS: Final = 100
+"""The least time from a heartbeat to one that a hint has brought forward, and to the next: hints may come in floods."""
 
 
 class Requesting(CommonTransition[MemberState]):
@@ -102,6 +105,8 @@ class Requesting(CommonTransition[MemberState]):
         longest = max(_BEFORE_ANOTHER_ROUND_MS, shortest) if state.another_round else longer
         seq = self.next_seq()
         self.set(
+            hinted=False,
+            heartbeat_sent_at=self.now,
             heartbeat_at=self.now + state.heartbeat_step,
             heartbeat_step=min(state.settings.heartbeat_interval_ms, longer, longest),
         )
@@ -112,16 +117,40 @@ class Requesting(CommonTransition[MemberState]):
         step = min(self.state.settings.heartbeat_interval_ms, self._shortest_step())
         self.set(heartbeat_step=step, heartbeat_at=self.now + step)
 
+    def heartbeat_soon(self) -> None:
+        """Bring the next heartbeat forward. Those after it come at growing intervals again, as the request at which a
+        hint hints may come after it.
+
+        All members read a hint at the same time, so those of a large group are spread by their names. A coordinator
+        that has not answered the last heartbeat is not asked again before it has.
+        """
+        state = self.state
+        if state.awaits_heartbeat:
+            self.set(hinted=True)
+            return
+        least = max(_BETWEEN_HINTED_MS, self._shortest_of_group())
+        spread = zlib.crc32(state.settings.worker.encode()) % (least - _BETWEEN_HINTED_MS + 1)
+        step = min(state.settings.heartbeat_interval_ms, least)
+        at = max(self.now + spread, state.heartbeat_sent_at + step)
+        self.set(heartbeat_step=step, hinted=False)
+        if at <= self.now:
+            self.send_heartbeat()
+        elif state.heartbeat_at is None or at < state.heartbeat_at:
+            self.set(heartbeat_at=at)
+
     def heartbeat_slowly(self) -> None:
         """Heartbeat only to keep the session, while another answer is awaited that tells of any rebalance."""
         step = self.state.settings.heartbeat_interval_ms
         self.set(heartbeat_step=step, heartbeat_at=self.now + step)
 
     def _shortest_step(self) -> int:
-        """The first interval; longer in a large group, whose members would overload the coordinator otherwise."""
+        """The first interval after a round."""
+        return max(self.state.settings.fast_heartbeat_ms, self._shortest_of_group())
+
+    def _shortest_of_group(self) -> int:
+        """The shortest interval with which the members of a large group do not overload the coordinator."""
         record = self.state.record
-        at_once = 0 if record is None else len(record.members) * 1000 // _HEARTBEATS_A_SECOND
-        return max(self.state.settings.fast_heartbeat_ms, at_once)
+        return 0 if record is None else len(record.members) * 1000 // _HEARTBEATS_A_SECOND
 
     def send_leave(self) -> None:
         state = self.state

@@ -79,7 +79,9 @@ class StateChanges(CommonChanges, total=False):
     join_sent_at: int
     joining_since: int | None
     heard_at: int
+    heartbeat_sent_at: int
     heartbeat_step: int
+    hinted: bool
     rebalance_deadline: int | None
     retry_at: int | None
     rejoin_at: int | None
@@ -107,6 +109,7 @@ class MemberState(CommonState, frozen=True, kw_only=True):
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
     :param joining_since: when the first of the unanswered JoinGroups was sent
     :param heard_at: at this time or later the coordinator said that no rebalance was under way
+    :param hinted: a rebalance was hinted at since the last heartbeat, which is not answered yet
     :param join_by: when to join, even if tasks are still stopping
     :param rebalance_deadline: the coordinator then continues without members that have not joined, and expels those
         that have joined and not asked for their assignments
@@ -144,13 +147,20 @@ class MemberState(CommonState, frozen=True, kw_only=True):
     join_sent_at: int = 0
     joining_since: int | None = None
     heard_at: int = 0
+    heartbeat_sent_at: int = 0
     heartbeat_step: int = 0
+    hinted: bool = False
     rebalance_deadline: int | None = None
     retry_at: int | None = None
     rejoin_at: int | None = None
     join_by: int | None = None
     record_by: int | None = None
     sync_by: int | None = None
+
+    @property
+    def awaits_heartbeat(self) -> bool:
+        """Whether the last heartbeat is not answered yet."""
+        return self.heard_at < self.heartbeat_sent_at
 
     @property
     def is_leader(self) -> bool:

@@ -6,6 +6,7 @@ from airflow_provider.group.classic.member.events import (
     CoordinatorFound,
     HeartbeatAnswered,
     Left,
+    RebalanceHinted,
     RebalanceWanted,
     Request,
     UrlChanged,
@@ -36,6 +37,8 @@ def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
     if event.error is KafkaErrorCode.NONE:
         member.renew_lease(event.sent_at_ms)
         member.set(attempts=0, heard_at=max(state.heard_at, event.sent_at_ms))
+        if state.hinted:
+            _ask_soon(member)
     else:
         react(member, Refusal(Request.HEARTBEAT, event.error, sent_at_ms=event.sent_at_ms))
     member.start_held()
@@ -127,6 +130,17 @@ def on_config_advanced(member: Transition, event: ConfigAdvanced) -> None:
     failed_round = state.unadopted is None and state.generation != state.last_completed
     if state.is_leader and failed_round and state.config_offset >= state.needed_offset:
         member.want_join("the leader has read the jobs topic as far as the others")
+
+
+def on_rebalance_hinted(member: Transition, _event: RebalanceHinted) -> None:
+    _ask_soon(member)
+
+
+def _ask_soon(member: Transition) -> None:
+    """Ask the coordinator soon whether it rebalances, unless this member looks for it, or is about to join anyway."""
+    state = member.state
+    if state.phase is Phase.STABLE and state.coordinator is not None and state.rejoin_reason is None:
+        member.heartbeat_soon()
 
 
 def on_rebalance_wanted(member: Transition, event: RebalanceWanted) -> None:

@@ -7,7 +7,7 @@ back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.group.classic.member.events import (
@@ -20,6 +20,7 @@ from airflow_provider.group.classic.member.events import (
     MayLeave,
     PerformAssignment,
     PublishGroup,
+    RebalanceHinted,
     RebalanceWanted,
     RecordRead,
     Request,
@@ -64,9 +65,10 @@ from airflow_provider.values.saved import CLASSIC
 
 
 def is_routine(event: Event, commands: Iterable[Command]) -> bool:
-    """Whether this is a heartbeat that goes well."""
+    """Whether this is a heartbeat that goes well, or a hint that brings one forward."""
     well = isinstance(event, HeartbeatAnswered) and event.error is KafkaErrorCode.NONE
-    return (well or isinstance(event, TimerFired)) and all(isinstance(one, SendHeartbeat) for one in commands)
+    usual = well or isinstance(event, (TimerFired, RebalanceHinted))
+    return usual and all(isinstance(one, SendHeartbeat) for one in commands)
 
 
 class GroupMember(Driving[MemberState]):
@@ -111,8 +113,14 @@ class GroupMember(Driving[MemberState]):
         self._record_read: ClassicRecord | None = None
         self._gone = None if is_gone is None else GoneMembers(state.settings, transport, topics, is_gone)
         self._ready_learners = ReadyLearners()
+        self._unsubscribe_hints: Callable[[], None] | None = None
 
     # ---- what the worker reports
+
+    def begin(self, predecessor: Predecessor) -> None:
+        """Begin, heeding hints from now on: older records in the topics hint at nothing new."""
+        self._unsubscribe_hints = self._topics.subscribe(self._hinted, About.HINTS)
+        super().begin(predecessor)
 
     def _first_event(self, predecessor: Predecessor) -> Event:
         return self._opening(
@@ -256,6 +264,9 @@ class GroupMember(Driving[MemberState]):
     def _stop_driving(self) -> None:
         super()._stop_driving()
         self._watch.close()
+        if self._unsubscribe_hints is not None:
+            self._unsubscribe_hints()
+            self._unsubscribe_hints = None
 
     # ---- the topics
 
@@ -269,6 +280,9 @@ class GroupMember(Driving[MemberState]):
 
     def _record_seen(self, record: ClassicRecord) -> None:
         """Called with a newer record before the machine handles it; for subclasses."""
+
+    def _hinted(self) -> None:
+        self.feed(RebalanceHinted(now_ms=now_ms()))
 
     def _want_rebalance(self, reason: str) -> None:
         self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))
