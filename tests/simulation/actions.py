@@ -278,6 +278,8 @@ class Weather(Action):
             double_reply=self.double_reply,
             late_reply=self.late_reply,
             reorder=self.reorder,
+            lose_hint=self.lose_request,
+            double_hint=self.double_reply,
             latency_ms=self.latency_ms,
         )
         world.note(f"network  ---- {world.network.faults}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from simulation.declarative.mutations import DECLARATIVE_MUTATIONS
 from simulation.failure_mutations import FAILURE_MUTATIONS
+from simulation.hint_mutations import HINT_MUTATIONS
 from simulation.learner_mutations import LEARNER_MUTATIONS
 from simulation.mutation import Mutation
 from simulation.portion_mutations import PORTION_MUTATIONS
@@ -494,5 +495,6 @@ MUTATIONS = (
     *FAILURE_MUTATIONS,
     *LEARNER_MUTATIONS,
     *PORTION_MUTATIONS,
+    *HINT_MUTATIONS,
     *DECLARATIVE_MUTATIONS,
 )

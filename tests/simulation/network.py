@@ -20,6 +20,7 @@ class Faults:
     """The probability of each fault for one request, from 0 to 1; and the range of one-way latencies, in ms.
 
     :param reorder: the reply is overtaken by the next one that goes to the same process
+    :param lose_hint: a record that hints at a rebalance is not noticed by a process
     """
 
     lose_request: float = 0.0
@@ -27,12 +28,15 @@ class Faults:
     double_reply: float = 0.0
     late_reply: float = 0.0
     reorder: float = 0.0
+    lose_hint: float = 0.0
+    double_hint: float = 0.0
     latency_ms: tuple[int, int] = (1, 3)
     late_ms: tuple[int, int] = (1_000, 15_000)
 
     def stop(self) -> None:
         """From now on there are no faults."""
         self.lose_request = self.lose_reply = self.double_reply = self.late_reply = self.reorder = 0.0
+        self.lose_hint = self.double_hint = 0.0
 
 
 class Network:
@@ -45,6 +49,13 @@ class Network:
 
     def latency(self, rng: random.Random) -> int:
         return rng.randint(*self.faults.latency_ms)
+
+    def hints(self, rng: random.Random) -> int:
+        """How often a process notices one hint at a rebalance."""
+        lost, doubled = self.faults.lose_hint, self.faults.double_hint
+        if lost and rng.random() < lost:
+            return 0
+        return 2 if doubled and rng.random() < doubled else 1
 
 
 class Line:

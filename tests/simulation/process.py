@@ -24,6 +24,7 @@ from airflow_provider.group.classic.member.events import (
     MayLeave,
     PerformAssignment,
     PublishGroup,
+    RebalanceHinted,
     RebalanceWanted,
     RecordRead,
     Resumed,
@@ -339,6 +340,11 @@ class Process:
             self._read = record
             self.deliver(lambda: RecordRead(now_ms=self.now, record=record, age_ms=self.wall - record.at_ms))
 
+    def hear_hint(self) -> None:
+        """It reads a record that hints at a rebalance, and may not notice that, or twice."""
+        for _ in range(self.world.network.hints(self.rng)):
+            self.deliver(lambda: RebalanceHinted(now_ms=self.now))
+
     # ---- commands out
 
     def _execute(self, command: Command) -> None:
@@ -442,7 +448,7 @@ class Process:
 
 def _humdrum(event: Event) -> bool:
     """Whether the story leaves it out as routine."""
-    return isinstance(event, TimerFired) or (
+    return isinstance(event, (TimerFired, RebalanceHinted)) or (
         isinstance(event, HeartbeatAnswered) and event.error is KafkaErrorCode.NONE
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider.state.records import Key, KeyKind, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusRecord, StatusSnapshot, StatusView
-from airflow_provider.state.views.topic_view import Parsed
+from airflow_provider.state.views.topic_view import About, Parsed
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 
 
@@ -30,11 +31,13 @@ class TaskWord:
 class StatusTopic:
     """The state of the topic for its readers.
 
+    :param on_hint: called when a record hints at a rebalance
     :ivar groups: the records of rounds that won
     :ivar tasks: the winning statuses of tasks
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_hint: Callable[[], None]) -> None:
+        self._on_hint = on_hint
         self._view = StatusView(on_stale=self._note_stale, clock=lambda: 0)
         self._lost = False
         self.groups: list[ClassicRecord] = []
@@ -106,4 +109,6 @@ class StatusTopic:
     def _put(self, key: Key, content: StatusRecord | None) -> bool:
         self._lost = False
         self._view.take(Parsed(self._view.offset, key, content))
+        if self._view.take_news() & About.HINTS:
+            self._on_hint()
         return not self._lost

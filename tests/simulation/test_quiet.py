@@ -67,6 +67,18 @@ def test_a_join_into_a_balanced_group_takes_two_rebalances_and_moves_one_share(q
     assert quiet.world.running("new") == frozenset().union(*stopped.values())
 
 
+def test_a_join_waits_for_no_turn_of_a_heartbeat(quiet: Quiet) -> None:
+    world, share = quiet.world, quiet.tasks // (quiet.workers + 1)
+
+    def balanced() -> bool:
+        record = world.record
+        joined = record is not None and record.members.keys() == {*quiet.before, "new"}
+        return joined and world.settled and len(world.running("new")) == share
+
+    world.start("new")
+    world.run_until(balanced, within_ms=300)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("way", ["leaves", "dies"])
 def test_a_leave_moves_only_what_was_lost_after_the_delay(seed: int, way: str) -> None:

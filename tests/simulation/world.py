@@ -115,7 +115,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self.everybody: list[Process] = []
         self.expected: set[str] = set()
-        self.status = StatusTopic()
+        self.status = StatusTopic(on_hint=self._hint)
         self.computed: dict[tuple[GenerationId, MemberId], Computed] = {}
         self.checks = Checks(self)
         self.trials = Trials(self)
@@ -354,13 +354,7 @@ class World:
 
     def _jobs_written(self) -> None:
         self.note(f"jobs     ---- offset {self.jobs.offset}: {len(self.jobs.written)} tasks are configured")
-        for process in self.everybody:
-            if process.alive:
-                latency = self.network.latency(process.rng)
-                self.clock.after(latency, partial(self._read_jobs, process))
-
-    def _read_jobs(self, process: Process) -> None:
-        process.read_jobs(self.jobs.offset)
+        self._tell_soon(lambda process: process.read_jobs(self.jobs.offset))
 
     def finish(self, task: TaskId) -> None:
         """A task finishes, wherever it runs."""
@@ -403,25 +397,29 @@ class World:
         if not self.status.put_group(record):
             self.note(f"status   ---- the record of epoch {record.epoch} comes too late")
             return
-        for process in self.everybody:
-            if process.alive:
-                self.clock.after(self.network.latency(process.rng), process.read_status)
+        self._tell_soon(Process.read_status)
 
     def worker_written(self, said: WorkerStatus) -> None:
         """A worker's own record has reached the status topic; those whose tasks it learns read it a while later."""
         known = self.status.snapshot().workers.get(said.worker)
         self.status.put_worker(said)
         if said.learning or (known is not None and known.learning):
-            for process in self.everybody:
-                if process.alive:
-                    see = partial(process.when_awake, process.see_status)
-                    self.clock.after(self.network.latency(process.rng), see)
+            self._tell_soon(lambda process: process.when_awake(process.see_status))
 
     def task_written(self, word: TaskWord) -> None:
         """A worker's status of a task has reached the status topic."""
         known = self.status.tasks.get(word.status.task)
         wins = self.status.put_task(word)
         invariants.a_stale_epoch_never_wins(known, word, self._uncounted[word.status.task], wins=wins)
+
+    def _hint(self) -> None:
+        """A record hints at a rebalance."""
+        self._tell_soon(Process.hear_hint)
+
+    def _tell_soon(self, reads: Callable[[Process], None]) -> None:
+        for process in self.everybody:
+            if process.alive:
+                self.clock.after(self.network.latency(process.rng), partial(reads, process))
 
     # ---- what must hold
 
