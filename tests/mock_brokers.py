@@ -41,6 +41,7 @@ class MockBrokers:
         self._cluster = ctypes.c_void_p(cluster)
         library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
         self.servers: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+        library.rd_kafka_mock_set_controller_id(self._cluster, ctypes.c_int32(_ONLY))  # admin clients ask for it
 
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
+from airflow_provider.kafka.topics.administration.lasting_admin import LastingAdmin
+from airflow_provider.kafka.topics.errors import TopicError
 
 log: Final = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ after its sending, from which the session counts; the third is for loading.
 _ANSWER_S: Final = 5.0
 
 
-def warn_of_short_sessions(admin: AdminClient, settings: CoordinatorSettings) -> None:
+def warn_of_short_sessions(admin: LastingAdmin, settings: CoordinatorSettings) -> None:
     """Log a warning with what to set, if members would stop their tasks before another coordinator has taken over."""
     noticed_ms = noticed_after_ms(admin)
     least_ms = noticed_ms + _HEARTBEATS * settings.heartbeat_interval_ms
@@ -40,12 +41,20 @@ def warn_of_short_sessions(admin: AdminClient, settings: CoordinatorSettings) ->
         )
 
 
-def noticed_after_ms(admin: AdminClient) -> int:
+def noticed_after_ms(admin: LastingAdmin) -> int:
     """The brokers' setting, in milliseconds; Kafka's default if the user may not know it or no broker answers."""
     try:
-        cluster = admin.describe_cluster(request_timeout=_ANSWER_S).result(_ANSWER_S)
-        resource = ConfigResource(ResourceType.BROKER, cluster.nodes[0].id_string)
-        found = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result(_ANSWER_S)
-        return int(found[NOTICED].value)
-    except (KafkaException, FutureTimeoutError, LookupError, ValueError, TypeError):
+        clusters = admin.ask(
+            "asking who the brokers are",
+            lambda client, most_s: {"": client.describe_cluster(request_timeout=most_s)},
+            timeout_s=_ANSWER_S,
+        )
+        resource = ConfigResource(ResourceType.BROKER, clusters[""].result().nodes[0].id_string)
+        settings = admin.ask(
+            "asking for the settings of a broker",
+            lambda client, most_s: client.describe_configs([resource], request_timeout=most_s),
+            timeout_s=_ANSWER_S,
+        )
+        return int(settings[resource].result()[NOTICED].value)
+    except (KafkaException, TopicError, LookupError, ValueError, TypeError):
         return _DEFAULT_MS

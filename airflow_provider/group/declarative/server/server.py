@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
 from airflow_provider.group.declarative.protocol.layout import COORDINATORS, DEFAULT_LAYOUT, Layout
@@ -31,6 +30,7 @@ from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
+from airflow_provider.kafka.topics.administration.lasting_admin import LastingAdmin
 from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.kafka.topics.errors import LastingError, RightsError, TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
@@ -88,7 +88,7 @@ class ShardServer:
         machine: Callable[[], Machine],
         *,
         make: Layout = DEFAULT_LAYOUT,
-        when_connected: Callable[[AdminClient], None] | None = None,
+        when_connected: Callable[[LastingAdmin], None] | None = None,
         bridges: Bridges | None = None,
         observer: ShardObserver | None = None,
     ) -> None:
@@ -169,7 +169,7 @@ class ShardServer:
 
         :raises TopicError: shards can't be served any more
         """
-        admin = make_client(AdminClient, {**self._config, **COMMON})
+        admin = LastingAdmin(self._config, self._outage)
         when_connected, self._when_connected = self._when_connected, None
         if when_connected is not None:
             when_connected(admin)

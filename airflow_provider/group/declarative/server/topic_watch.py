@@ -4,20 +4,24 @@ to a coordinator.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
 from typing import Final
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, TopicDescription
+from confluent_kafka.admin import TopicDescription
 
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.topics import NEEDS
+from airflow_provider.kafka.topics.administration.lasting_admin import Answer, LastingAdmin
 from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC
+from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicError
 from airflow_provider.kafka.topics.outage import Outage
+
+log: Final = logging.getLogger(__name__)
 
 _LOOK_S: Final = 2.0
 _AGAIN_S: Final = 0.5
@@ -40,7 +44,7 @@ class TopicWatch:
         self._partitions: Mapping[str, int] = {}
         self._missed: frozenset[str] = frozenset()
         self._renewed_at: dict[str, float] = {}
-        self._asked: Mapping[str, Future[TopicDescription]] = {}
+        self._asked: Mapping[str, Answer[TopicDescription]] = {}
         self._ask_at = 0.0
 
     def was_renewed(self, topic: str) -> bool:
@@ -48,11 +52,12 @@ class TopicWatch:
         renewed_at = self._renewed_at.get(topic)
         return renewed_at is not None and time.monotonic() - renewed_at < _LATELY_S
 
-    def begin(self, admin: AdminClient, layout: Layout) -> None:
+    def begin(self, admin: LastingAdmin, layout: Layout) -> None:
         """Find out which topics were created again while they were not watched, before any is read. Blocks.
 
         :param layout: the numbers of partitions that are not to change
         :raises ShardError: no broker answers
+        :raises RefusedError: a broker refuses the connection
         """
         shards = dict.fromkeys((REQUESTS_TOPIC, RECORDS_TOPIC), layout.shards)
         self._partitions = {**shards, REPLIES_TOPIC: layout.replies}
@@ -60,26 +65,31 @@ class TopicWatch:
         for topic, answer in self._ask(admin).items():
             try:
                 self._was_replaced(topic, answer.result())
-            except KafkaException as failed:
-                raise ShardError(f"the topic {topic!r} can't be described: {failed.args[0].str()}") from failed
+            except (KafkaException, BrokerAwayError) as failed:
+                why = failed.args[0].str() if isinstance(failed, KafkaException) else failed
+                raise ShardError(f"the topic {topic!r} can't be described: {why}") from failed
         self._ask_at = time.monotonic() + _LOOK_S
 
-    def look(self, admin: AdminClient) -> None:
+    def look(self, admin: LastingAdmin) -> None:
         """Check the topics, without waiting.
 
         :raises ShardError: a topic is gone, was created again, or has another number of partitions
         """
         if self._asked:
-            if all(each.done() for each in self._asked.values()):
+            if all(each.is_due for each in self._asked.values()):
                 asked, self._asked = self._asked, {}
                 self._compare(asked)
         elif time.monotonic() >= self._ask_at:
             self._asked = self._ask(admin)
 
-    def _ask(self, admin: AdminClient) -> Mapping[str, Future[TopicDescription]]:
-        return admin.describe_topics(TopicCollection([*NEEDS]), request_timeout=_ANSWER_S)
+    def _ask(self, admin: LastingAdmin) -> Mapping[str, Answer[TopicDescription]]:
+        return admin.ask(
+            f"looking for the topics {', '.join(NEEDS)}",
+            lambda client, most_s: client.describe_topics(TopicCollection([*NEEDS]), request_timeout=most_s),
+            timeout_s=_ANSWER_S,
+        )
 
-    def _compare(self, answers: Mapping[str, Future[TopicDescription]]) -> None:
+    def _compare(self, answers: Mapping[str, Answer[TopicDescription]]) -> None:
         missing, now = set(), time.monotonic()
         for topic, answer in answers.items():
             try:
@@ -87,6 +97,9 @@ class TopicWatch:
             except KafkaException as failed:
                 if failed.args[0].code() in UNKNOWN_TOPIC:
                     missing.add(topic)
+                continue
+            except TopicError as unanswered:
+                log.debug("%s", unanswered)  # who reads the requests says so, too, if it is more than this question
                 continue
             self._outage.is_back()
             if self._was_replaced(topic, found):

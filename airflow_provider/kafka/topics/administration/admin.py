@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
-    AdminClient,
     NewTopic,
     TopicDescription,
 )
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.administration.compaction import warn_of_deletion
+from airflow_provider.kafka.topics.administration.lasting_admin import Answer, LastingAdmin
 from airflow_provider.kafka.topics.administration.partition_ends import End
 from airflow_provider.kafka.topics.administration.shared_end_offsets import EndOffsets
-from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell
+from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC
 from airflow_provider.kafka.topics.errors import (
     BrokerAwayError,
     NoTopicError,
@@ -28,11 +30,10 @@ from airflow_provider.kafka.topics.errors import (
     TopicError,
     TopicRightsError,
 )
-from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Needs, Operation
 from airflow_provider.state.records import TopicNames
-from airflow_provider.values.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.deadlines import Deadline
 
 T = TypeVar("T")
 
@@ -42,12 +43,9 @@ _SEGMENT_BYTES: Final = 16 * 1024 * 1024
 _BROKER_DEFAULT: Final = -1
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
-_MOST_S: Final = 3_600.0  # that librdkafka takes for one request
 _PROPAGATION_S: Final = 1.0
-_REFUSAL_S: Final = 1.0
-"""How long to wait for an answer after a broker has refused the connection: another broker may still answer."""
-_LISTEN_S: Final = 0.1
-"""How often to look for the errors of connections while waiting for an answer."""
+_LEAST_S: Final = 0.1
+"""How long a request may take if the time is nearly over."""
 
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NOT_NOW: Final = frozenset(
@@ -91,9 +89,9 @@ class TopicAdmin:
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
         self._outage = outage
-        self._heard: list[KafkaError] = []
+        self._config = config
         self._principal = principal_of(config)
-        self._client = make_client(AdminClient, {**config, **COMMON, "error_cb": self._heard.append})
+        self._admin = LastingAdmin(config, outage)
         self._ends = EndOffsets(config)
 
     def close(self) -> None:
@@ -118,7 +116,7 @@ class TopicAdmin:
             await self._make(missing, topics, timeout_s)
             await self._check(topics, needs, timeout_s)
         if needs.makes_topics:
-            await warn_of_deletion(self._client, (topics.jobs, topics.status), timeout_s=timeout_s)
+            await warn_of_deletion(self._admin, (topics.jobs, topics.status), timeout_s=timeout_s)
 
     async def _check(self, topics: TopicNames, needs: Needs, timeout_s: float) -> list[str]:
         """Check the rights on the topics that exist.
@@ -159,15 +157,23 @@ class TopicAdmin:
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         """
-        deadline, most_s = time.monotonic() + timeout_s, min(timeout_s, _MOST_S)
+        doing, deadline = "listing the topics", Deadline(timeout_s)
         try:
             # Listing blocks a thread until its timeout, so first check that a broker answers.
-            await self._answer("", asyncio.wrap_future(self._client.describe_cluster(request_timeout=most_s)))
-            left_s = max(_LISTEN_S, deadline - time.monotonic())
-            listing = asyncio.ensure_future(asyncio.to_thread(self._client.list_topics, timeout=left_s))
-            listed = await self._answer("", listing)
+            known = self._admin.ask(
+                doing,
+                lambda client, most_s: {"": client.describe_cluster(request_timeout=most_s)},
+                timeout_s=timeout_s,
+            )
+            await self._answer("", known[""])
+            listing = self._admin.ask(
+                doing,
+                lambda client, most_s: {"": _in_thread(lambda: client.list_topics(timeout=most_s))},
+                timeout_s=deadline.left_s(least_s=_LEAST_S),
+            )
+            listed = await self._answer("", listing[""])
         except _TopicFailure as failure:
-            raise self._explain(failure, "DESCRIBE", "listing the topics") from failure
+            raise self._explain(failure, "DESCRIBE", doing) from failure
         names = set(listed.topics)
         suffix = TopicNames.of("").jobs
         groups = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
@@ -179,14 +185,15 @@ class TopicAdmin:
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         """
+        doing = f"looking for the topic {topic!r}"
         try:
-            described = await self._describe(topic, timeout_s)
+            described = await self._describe(topic, doing, timeout_s)
         except _TopicFailure as failure:
             if failure.code in UNKNOWN_TOPIC:
                 return None
             if failure.code in _NO_RIGHT:
                 return FoundTopic(0, frozenset())
-            raise self._explain(failure, "DESCRIBE", f"looking for the topic {topic!r}") from failure
+            raise self._explain(failure, "DESCRIBE", doing) from failure
         self._outage.is_back()
         granted = {operation.name for operation in described.authorized_operations or ()}
         # An old broker does not tell the rights. Then everything counts as allowed: a refusal shows when it happens.
@@ -214,9 +221,13 @@ class TopicAdmin:
         :raises TopicError: if one can't be created
         """
         new = [NewTopic(topic, count, _BROKER_DEFAULT, config={**config}) for topic, (count, config) in missing.items()]
-        for topic, future in self._client.create_topics(new, request_timeout=min(timeout_s, _MOST_S)).items():
+        doing = f"creating {_named(missing)}"
+        answers = self._admin.ask(
+            doing, lambda client, most_s: client.create_topics(new, request_timeout=most_s), timeout_s=timeout_s
+        )
+        for topic, answer in answers.items():
             try:
-                await self._answer(topic, asyncio.wrap_future(future))
+                await self._answer(topic, answer)
             except _TopicFailure as failure:
                 if failure.code != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._explain(failure, "CREATE", f"creating the topic {topic!r}") from failure
@@ -229,11 +240,11 @@ class TopicAdmin:
         doing = f"asking for the ends of {', '.join(topics)}"
         asked_at, pause_s, said = time.monotonic(), _FIRST_PAUSE_S, ""
         while True:
-            left_s = max(pause_s, asked_at + timeout_s - time.monotonic())
+            deadline = Deadline(max(pause_s, asked_at + timeout_s - time.monotonic()))
             try:
-                ends = await wait_at_most(left_s, self._ask(topics, left_s))
-            except DeadlineError:
-                raise BrokerAwayError(self._outage.servers, doing, self._outage.reason or said) from None
+                ends = await self._ask(topics, doing, deadline)
+            except BrokerAwayError as late:
+                raise BrokerAwayError(late.servers, doing, self._outage.reason or said or late.reason) from None
             except _TopicFailure as failure:
                 said = str(failure)
                 may_last_s = {**dict.fromkeys(UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}
@@ -245,45 +256,41 @@ class TopicAdmin:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
+    async def _ask(self, topics: tuple[str, ...], doing: str, deadline: Deadline) -> dict[str, int]:
+        ends = self._ends
+        asked = self._admin.expect(
+            ends.ask(topics), doing, timeout_s=deadline.left_s(), discard=lambda: self._replace(ends)
+        )
         try:
-            answers = await self._answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
+            answers = await self._answer(topics[0], asked)
             return {topic: _known(topic, answers[topic]) for topic in topics}
         except _TopicFailure:
             # Only a description tells whether the topic or its leader is missing, or the right to see it.
             for topic in topics:
-                await self._describe(topic, timeout_s)
+                await self._describe(topic, doing, deadline.left_s(least_s=_LEAST_S))
             raise
 
-    async def _describe(self, topic: str, timeout_s: float) -> TopicDescription:
-        asked = self._client.describe_topics(
-            TopicCollection([topic]), request_timeout=min(timeout_s, _MOST_S), include_authorized_operations=True
-        )
-        described: TopicDescription = await self._answer(topic, asyncio.wrap_future(asked[topic]))
-        return described
+    def _replace(self, ends: EndOffsets) -> None:
+        """Let others ask for ends, unless they do so already."""
+        if self._ends is ends:
+            self._ends = EndOffsets(self._config)
+            ends.close()
 
-    async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
-        """Wait for an answer, but not for long once a broker has refused the connection."""
-        self._connection_errors()  # drop those from before this request, which may be over
-        with self._outage.watch() as watched:
-            refused = asyncio.wrap_future(watched)
-            either: set[asyncio.Future[Any]] = {asked, refused}
-            try:
-                while not (asked.done() or refused.done()):
-                    await asyncio.wait(either, timeout=_LISTEN_S, return_when=asyncio.FIRST_COMPLETED)
-                    for error in self._connection_errors():
-                        tell(self._outage, error)
-                if not asked.done():
-                    await asyncio.wait({asked}, timeout=_REFUSAL_S)
-                refusal = self._outage.refusal
-                if not asked.done() and refusal is not None:
-                    raise refusal
-                return await asked
-            except KafkaException as failed:
-                raise _TopicFailure(topic, failed.args[0]) from failed
-            finally:
-                for future in either:
-                    future.cancel()
+    async def _describe(self, topic: str, doing: str, timeout_s: float) -> TopicDescription:
+        asked = self._admin.ask(
+            doing,
+            lambda client, most_s: client.describe_topics(
+                TopicCollection([topic]), request_timeout=most_s, include_authorized_operations=True
+            ),
+            timeout_s=timeout_s,
+        )
+        return await self._answer(topic, asked[topic])
+
+    async def _answer(self, topic: str, awaited: Answer[T]) -> T:
+        try:
+            return await self._admin.answer(awaited)
+        except KafkaException as failed:
+            raise _TopicFailure(topic, failed.args[0]) from failed
 
     def _explain(self, failure: _TopicFailure, operation: str, doing: str) -> TopicError:
         if failure.code in _NO_RIGHT:
@@ -295,13 +302,6 @@ class TopicAdmin:
             return outage.refusal or BrokerAwayError(outage.servers, doing, outage.reason or str(failure))
         return TopicError(f"{doing} failed: {failure}")
 
-    def _connection_errors(self) -> list[KafkaError]:
-        """The errors of connections since the last call. An admin client only reports them when it is polled."""
-        self._client.poll(0)
-        heard = [error for error in self._heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001
-        self._heard.clear()
-        return heard
-
 
 class _TopicFailure(Exception):  # noqa: N818  never leaves this module
     """An error of a broker or of librdkafka, and the topic that it concerns."""
@@ -310,6 +310,26 @@ class _TopicFailure(Exception):  # noqa: N818  never leaves this module
         super().__init__(error.str())
         self.topic = topic
         self.code = error.code()
+
+
+def _in_thread(call: Callable[[], T]) -> Future[T]:
+    """Make a call that blocks in a thread, which ends with it."""
+    made: Future[T] = Future()
+    made.set_running_or_notify_cancel()
+
+    def make() -> None:
+        try:
+            made.set_result(call())
+        except Exception as failed:  # noqa: BLE001  it is raised at the caller
+            made.set_exception(failed)
+
+    threading.Thread(target=make, name="cospark-topic-list", daemon=True).start()
+    return made
+
+
+def _named(topics: Iterable[str]) -> str:
+    names = [*map(repr, topics)]
+    return f"the topic{'s' if names[1:] else ''} {', '.join(names)}"
 
 
 def _known(topic: str, end: End) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.session_lengths import NOTICED, noticed_after_ms, warn_of_short_sessions
+from airflow_provider.kafka.topics.administration import lasting_admin
+from airflow_provider.kafka.topics.administration.lasting_admin import LastingAdmin
+from airflow_provider.kafka.topics.outage import Outage
 
 
 def done(result: Any) -> Future[Any]:
@@ -24,10 +25,12 @@ def done(result: Any) -> Future[Any]:
     return future
 
 
-def brokers(answer: Any) -> AdminClient:
+def brokers(answer: Any) -> LastingAdmin:
     """Their answer to what they have set."""
 
     class Admin:
+        def poll(self, _timeout: float) -> None: ...
+
         def describe_cluster(self, **_: Any) -> Future[Any]:
             return done(SimpleNamespace(nodes=[SimpleNamespace(id_string="1")]))
 
@@ -35,19 +38,22 @@ def brokers(answer: Any) -> AdminClient:
             assert [resource.name for resource in resources] == ["1"]
             return {resources[0]: done(answer)}
 
-    return cast("AdminClient", Admin())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lasting_admin, "AdminClient", lambda _: Admin())
+        return LastingAdmin({}, Outage("broker:9092"))
 
 
-def with_setting(ms: str) -> AdminClient:
+def with_setting(ms: str) -> LastingAdmin:
     return brokers({NOTICED: SimpleNamespace(value=ms)})
 
 
 REFUSED = KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+SILENT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 def test_what_brokers_have_set_counts_and_their_default_if_they_do_not_say() -> None:
     assert noticed_after_ms(with_setting("6000")) == 6_000
-    silent: list[Any] = [REFUSED, {}, FutureTimeoutError()]
+    silent: list[Any] = [REFUSED, {}, SILENT]
     assert [noticed_after_ms(brokers(answer)) for answer in silent] == [45_000] * 3
 
 
@@ -61,7 +67,7 @@ def test_what_brokers_have_set_counts_and_their_default_if_they_do_not_say() -> 
     ],
 )
 def test_a_session_that_is_too_short(
-    admin: AdminClient, session_ms: int, warned: bool, caplog: pytest.LogCaptureFixture
+    admin: LastingAdmin, session_ms: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     warn_of_short_sessions(admin, CoordinatorSettings(session_timeout_ms=session_ms))
     assert bool(caplog.records) is warned

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.server import topic_watch
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.topic_watch import TopicWatch
+from airflow_provider.kafka.topics.administration import lasting_admin
+from airflow_provider.kafka.topics.administration.lasting_admin import LastingAdmin
 from airflow_provider.kafka.topics.outage import Outage
 
 
@@ -32,6 +33,8 @@ class Brokers:
         self.partitions = {REQUESTS_TOPIC: 4, REPLIES_TOPIC: 16, RECORDS_TOPIC: 4}
         self.away = False
 
+    def poll(self, _timeout: float) -> None: ...
+
     def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
         return {topic: self._describe(topic) for topic in (REQUESTS_TOPIC, REPLIES_TOPIC, RECORDS_TOPIC)}
 
@@ -47,14 +50,12 @@ class Brokers:
 
 
 class Watching:
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.brokers = Brokers()
         self.outage = Outage("broker:9092")
         self.watch = TopicWatch(self.outage)
-
-    @property
-    def _admin(self) -> AdminClient:
-        return cast("AdminClient", cast("Any", self.brokers))
+        monkeypatch.setattr(lasting_admin, "AdminClient", lambda _: self.brokers)
+        self._admin = LastingAdmin({}, self.outage)
 
     def begin(self) -> None:
         self.watch.begin(self._admin, Layout(shards=4, replies=16))
@@ -69,7 +70,7 @@ class Watching:
 def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
     monkeypatch.setattr(topic_watch, "_LOOK_S", 0.0)
     monkeypatch.setattr(topic_watch, "_AGAIN_S", 0.0)
-    made = Watching()
+    made = Watching(monkeypatch)
     made.begin()
     return made
 

@@ -19,8 +19,7 @@ from turned_clock import CLOCK, a_thread_works
 from waiting import DEADLINE_S
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.topics.administration import admin as admin_module
-from airflow_provider.kafka.topics.administration import partition_ends
+from airflow_provider.kafka.topics.administration import lasting_admin, partition_ends
 from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import BrokerAwayError, LastingError, RefusedError
 from airflow_provider.kafka.topics.outage import Outage
@@ -128,8 +127,8 @@ class _Client:
 
 
 async def test_what_was_wrong_before_the_question_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_module, "AdminClient", _Client)
-    monkeypatch.setattr(admin_module, "_REFUSAL_S", 0.05)
+    monkeypatch.setattr(lasting_admin, "AdminClient", _Client)
+    monkeypatch.setattr(lasting_admin, "_REFUSAL_S", 0.05)
     assert await TopicAdmin({}, Outage("broker:9093")).groups(timeout_s=DEADLINE_S) == ["etl"]
 
 
@@ -164,7 +163,7 @@ class _Partitioned:
 
 
 async def test_a_topic_with_several_partitions_stays_so_until_somebody_acts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_module, "AdminClient", _Partitioned)
+    monkeypatch.setattr(lasting_admin, "AdminClient", _Partitioned)
     admin = TopicAdmin({}, Outage("broker:9093"))
     with pytest.raises(LastingError, match=r"'etl.jobs' has 3 partitions, but must have exactly one"):
         await admin.prepare(TopicNames.of("etl"), WORKER, timeout_s=DEADLINE_S)
@@ -194,7 +193,7 @@ def answering(
     answers: Iterable[int | KafkaException], monkeypatch: pytest.MonkeyPatch, *, takes_s: float = 0
 ) -> TopicAdmin:
     consumer = _Consumer(answers, takes_s)
-    monkeypatch.setattr(admin_module, "AdminClient", _Admin)
+    monkeypatch.setattr(lasting_admin, "AdminClient", _Admin)
     monkeypatch.setattr(partition_ends, "Consumer", lambda _: consumer)
     return TopicAdmin({}, Outage("broker:9093"))
 
