@@ -15,6 +15,7 @@ PRODUCE: Final = 0
 LIST_OFFSETS: Final = 2
 OFFSET_FETCH: Final = 9
 INIT_PRODUCER_ID: Final = 22
+CONSUMER_GROUP_HEARTBEAT: Final = 68
 
 _ONLY: Final = 1
 """The number of the only broker."""
@@ -26,6 +27,7 @@ class BrokerError(IntEnum):
     NOT_LEADER_FOR_PARTITION = 6
     NOT_COORDINATOR = 16
     CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_REQUEST = 42
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     FENCED_LEADER_EPOCH = 74
 

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell
+from airflow_provider.kafka.topics.consuming import take_from
 from airflow_provider.kafka.topics.errors import (
     NoTopicError,
     PassingError,
@@ -196,9 +197,7 @@ class TopicReader:
             self._ordered = dict.fromkeys(self._sinks)
         while not self._closing.is_set():
             self._run_orders()
-            first = self._consumer.poll(_POLL_S)
-            if first is not None:
-                self._hand_out([first, *self._consumer.consume(_BATCH, 0)])
+            self._hand_out(take_from(self._consumer, wait_s=_POLL_S, most=_BATCH))
             self._probe()
 
     def _tell_all(self, fault: Exception) -> None:

@@ -11,7 +11,9 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from echo_machine import EchoMachine
 from mock_brokers import (
+    CONSUMER_GROUP_HEARTBEAT,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     OFFSET_FETCH,
@@ -23,12 +25,14 @@ from mock_brokers import (
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import Write
+from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.protocol.wire.messages.apis import decode_request
 from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.requests.worker_requests import WorkerRequests
 from airflow_provider.group.declarative.server.errors import ShardError
+from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.shard_records import kafka_log
 from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
 from airflow_provider.group.declarative.server.shard_records.producer import ShardProducer
@@ -165,6 +169,21 @@ def test_a_shard_is_written_by_the_next_producer_after_a_fatal_error(
     with pytest.raises(ShardError):
         write()
     write()
+
+
+@pytest.mark.slow
+def test_shards_are_served_with_the_next_consumer_after_a_fatal_error(
+    brokers: MockBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first one says so once, and reads nothing any more. It has no shard yet that would notice it."""
+    brokers.fail(CONSUMER_GROUP_HEARTBEAT, BrokerError.INVALID_REQUEST)
+    server = ShardServer(settings_of(brokers), EchoMachine, make=Layout(shards=SHARDS, replies=16))
+    server.start()
+    try:
+        wait_until(lambda: len(server.served) == SHARDS, "another consumer serves")
+    finally:
+        server.close()
+    assert "no shards are served: the requests can't be read: Fatal error: Broker: Invalid request" in caplog.text
 
 
 Trouble = Callable[[MockBrokers], contextlib.AbstractContextManager[None]]

@@ -32,6 +32,7 @@ from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.consuming import take_from
 from airflow_provider.kafka.topics.errors import (
     BrokerAwayError,
     NoLeaderError,
@@ -289,9 +290,7 @@ class WorkerRequests:
 
     def _turn(self) -> None:
         self._producer.poll(0)
-        first = self._consumer.poll(_POLL_S)
-        if first is not None:
-            self._take([first, *self._consumer.consume(_BATCH, 0)])
+        self._take(take_from(self._consumer, wait_s=_POLL_S, most=_BATCH))
         if self._doubtful.is_set() and time.monotonic() >= self._look_at:
             self._look_again()
 

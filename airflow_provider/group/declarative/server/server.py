@@ -32,6 +32,7 @@ from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.kafka.topics.administration.lasting_admin import LastingAdmin
 from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell
+from airflow_provider.kafka.topics.consuming import take_from
 from airflow_provider.kafka.topics.errors import LastingError, RightsError, TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
 from airflow_provider.kafka.topics.outage import Outage
@@ -196,10 +197,9 @@ class ShardServer:
             log.info("shards can be served again, after %.1f s", after_s)
 
     def _turn(self, consumer: Consumer) -> None:
-        first = consumer.poll(_POLL_S)
+        messages = take_from(consumer, wait_s=_POLL_S, most=_BATCH)
         self._group = consumer.consumer_group_metadata()
-        if first is not None:
-            self._hand_out([first, *consumer.consume(_BATCH, 0)])
+        self._hand_out(messages)
         while not self._orders.empty():
             self._orders.get()(consumer)
         for number, shard in self._shards.items():
@@ -244,7 +244,7 @@ class ShardServer:
             raise RightsError((Right(COORDINATORS, Operation.READ, "group"),), principal_of(self._config))
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise RightsError((Right(REQUESTS_TOPIC, Operation.READ),), principal_of(self._config))
-        if error.fatal() or error.code() in UNKNOWN_TOPIC:
+        if error.code() in UNKNOWN_TOPIC:
             raise ShardError(f"the requests can't be read: {error.str()}")
         log.info("reading requests: %s", error.str())  # the consumer tries again by itself
 

@@ -24,10 +24,10 @@ _END: Final = KafkaError._PARTITION_EOF
 class Message:
     """A record, or (without a value) the end of a topic."""
 
-    def __init__(self, topic: str, offset: int, value: bytes | None) -> None:
-        self._topic, self._offset, self._value = topic, offset, value
+    def __init__(self, topic: str | None, offset: int, value: bytes | None, error: KafkaError | None = None) -> None:
+        self._topic, self._offset, self._value, self._error = topic, offset, value, error
 
-    def topic(self) -> str:
+    def topic(self) -> str | None:
         return self._topic
 
     def offset(self) -> int:
@@ -40,7 +40,7 @@ class Message:
         return self._value
 
     def error(self) -> KafkaError | None:
-        return KafkaError(_END) if self._value is None else None
+        return KafkaError(_END) if self._error is None and self._value is None else self._error
 
 
 class Broker:
@@ -49,7 +49,7 @@ class Broker:
     def __init__(self) -> None:
         self.topics: dict[str, list[bytes | None]] = {}
         self.consumers: list[Consumer] = []
-        self.faults: deque[Exception] = deque()
+        self.faults: deque[Exception | KafkaError] = deque()
 
     def consumer(self, _kind: object, _config: object) -> Consumer:
         consumer = Consumer(self)
@@ -78,7 +78,10 @@ class Consumer:
 
     def poll(self, _timeout: float) -> Message | None:
         if self._broker.faults and self._at:
-            raise self._broker.faults.popleft()
+            fault = self._broker.faults.popleft()
+            if isinstance(fault, KafkaError):
+                return Message(None, 0, None, fault)
+            raise fault
         for topic, at in self._at.items():
             values = self._broker.topics.get(topic, [])
             if at < len(values):
@@ -185,14 +188,15 @@ async def test_a_topic_that_was_given_up_is_read_from_its_start_for_whoever_foll
     await eventually(lambda: good.offsets == [0, 1], "it is read")
 
 
+@pytest.mark.parametrize("fault", [RuntimeError("out of luck"), KafkaError(KafkaError._FATAL, "out of luck")])
 async def test_another_consumer_reads_on_where_the_one_before_it_failed(
-    broker: Broker, reader: TopicReader, caplog: pytest.LogCaptureFixture
+    fault: Exception | KafkaError, broker: Broker, reader: TopicReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.topics = {"a.jobs": [b"0", b"1", b"2"]}
     sink = Sink()
     reader.follow({"a.jobs": sink})
     await eventually(lambda: sink.ends == [3], "it is read")
-    broker.faults.append(RuntimeError("out of luck"))
+    broker.faults.append(fault)
     await eventually(lambda: sink.problems, "it says so")
     broker.topics["a.jobs"].append(b"3")
     await eventually(lambda: sink.offsets == [0, 1, 2, 3], "it is read on")

@@ -81,7 +81,7 @@ class Broker:
         self.assigned: list[TopicPartition] = []
         self.partitions = 3
         self.end = 40
-        self.faults: list[Exception] = []
+        self.faults: list[Exception | KafkaError] = []
         self.made: list[object] = []
         self.closed = 0
 
@@ -115,7 +115,10 @@ class Broker:
                 on_delivery(error, None)
             return None
         if self.faults:
-            raise self.faults.pop()
+            fault = self.faults.pop()
+            if isinstance(fault, KafkaError):
+                return Message(b"", b"", fault)
+            raise fault
         try:
             return self.replies.get(timeout=timeout)
         except queue.Empty:
@@ -287,8 +290,8 @@ async def test_a_consumer_that_has_failed_is_replaced_and_what_was_not_read_is_r
 ) -> None:
     for _ in range(2):
         await channel.ask(BODY, timeout_s=60)
-    fatal = KafkaException(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
-    broker.faults = [fatal, fatal]
+    fatal = KafkaError(KafkaError._FATAL, "fenced")
+    broker.faults = [KafkaException(fatal), fatal]
     await eventually(lambda: broker.closed == 2)
     assert broker.made == [Consumer, Producer, Consumer, Consumer]
     await channel.ask(BODY, timeout_s=60)
