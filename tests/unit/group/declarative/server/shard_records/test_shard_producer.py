@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from turned_clock import CLOCK
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import Write
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
@@ -35,6 +38,7 @@ class Client:
     :ivar reports: as a broker does a record that was sent
     :ivar end: where the records end
     :ivar late: so many times a flush comes to its time limit first
+    :ivar hangs: the call that does not return before the test is over
     :ivar noted: with the last offset
     """
 
@@ -44,15 +48,20 @@ class Client:
         self.refuses = self.reports = False
         self.end = self.late = 0
         self.noted: str | None = None
+        self.hangs = ""
+        self.over = threading.Event()
         self._delivered: Callable[[KafkaError | None, Stored | None], None] | None = None
 
     def send_offsets_to_transaction(self, offsets: list[TopicPartition], _group: object, _timeout_s: float) -> None:
         self.calls.append("send_offsets_to_transaction")
+        if self.hangs == "send_offsets_to_transaction":
+            self.over.wait(DEADLINE_S)
         (self.noted,) = (each.metadata for each in offsets)
 
-    def flush(self, _timeout_s: float) -> int:
+    def flush(self, timeout_s: float) -> int:
         self.calls.append("flush")
         if self.late:
+            CLOCK.turn(timeout_s)
             self.late -= 1
             return 1
         if self._delivered is not None:
@@ -73,7 +82,12 @@ class Client:
             raise KafkaException(KafkaError(KafkaError._INCONSISTENT, "failed", txn_requires_abort=True))
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: self.calls.append(name)
+        def call(*_: object) -> None:
+            self.calls.append(name)
+            if name == self.hangs:
+                self.over.wait(DEADLINE_S)
+
+        return call
 
 
 @pytest.fixture
@@ -147,4 +161,39 @@ def test_nothing_is_written_where_records_are_gone_that_it_would_follow(
         producer.commit([KEPT], 5, object())
     assert "commit_transaction" not in made.calls
     assert made.calls[-1] == "abort_transaction"
+    producer.close()
+
+
+HANGING: dict[str, Callable[[ShardProducer], None]] = {
+    "init_transactions": lambda producer: producer.begin(),
+    "send_offsets_to_transaction": lambda producer: producer.commit([RECORD], 5, object()),
+}
+
+
+@pytest.mark.parametrize("call", HANGING)
+def test_one_that_hangs_is_left_to_itself(
+    client: tuple[ShardProducer, Client], call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shard is loaded again, with another one. After a broker was killed, librdkafka may never return."""
+    monkeypatch.setattr(producer_module, "_HANGS_S", 0.05)
+    producer, made = client
+    made.hangs = call
+    try:
+        with pytest.raises(ShardError, match="the producer of shard 3 hangs; it will be replaced"):
+            HANGING[call](producer)
+        wait_until(lambda: made.calls[-1:] == [call], "it was called")
+        producer.close()
+    finally:
+        made.over.set()
+
+
+@pytest.mark.turned_clock
+async def test_what_stays_unstored_is_not_committed(client: tuple[ShardProducer, Client]) -> None:
+    """Where it lies is not known then, nor whether earlier records are there. The shard is loaded again."""
+    producer, made = client
+    made.late = 1_000_000
+    with pytest.raises(ShardError, match="shard 3: a record is not stored yet"):
+        producer.commit([KEPT], 5, object())
+    assert made.calls.count("flush") > 1, "it is given the time of a transaction"
+    assert "commit_transaction" not in made.calls
     producer.close()
