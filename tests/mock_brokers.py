@@ -13,6 +13,7 @@ import confluent_kafka
 
 PRODUCE: Final = 0
 LIST_OFFSETS: Final = 2
+OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 INIT_PRODUCER_ID: Final = 22
 CONSUMER_GROUP_HEARTBEAT: Final = 68

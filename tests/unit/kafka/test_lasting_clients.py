@@ -16,6 +16,7 @@ from mock_brokers import (
     CONSUMER_GROUP_HEARTBEAT,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    OFFSET_COMMIT,
     OFFSET_FETCH,
     PRODUCE,
     BrokerError,
@@ -241,5 +242,12 @@ async def test_a_bookmark_is_read_and_put_again(brokers: MockBrokers, trouble: T
             reading = asyncio.ensure_future(bookmark.read())
             await asyncio.wait([reading], timeout=0.2)
         assert await reading == 7
+        with trouble(brokers):
+            putting = asyncio.ensure_future(bookmark.put(8))
+            await asyncio.wait([putting], timeout=0.2)
+        await putting
         brokers.fail(OFFSET_FETCH, *[BrokerError.NOT_COORDINATOR] * 2)
-        assert await bookmark.read() == 7
+        assert await bookmark.read() == 8
+        brokers.fail(OFFSET_COMMIT, *[BrokerError.NOT_COORDINATOR] * 2)
+        await bookmark.put(9)
+        assert await bookmark.read() == 9
