@@ -130,7 +130,7 @@ MUTATIONS = (
         ),
         plan="troubled",
         broken=(_STARTED, _TWO_RUN),
-        seed=105,
+        seed=321,
     ),
     Mutation(
         name="does not wait for a predecessor's lease",
