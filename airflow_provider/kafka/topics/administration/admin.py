@@ -234,6 +234,7 @@ class TopicAdmin:
 
     async def _ends_of(self, topics: tuple[str, ...], *, timeout_s: float, appears_s: float) -> dict[str, int]:
         """Ask until there is an answer: a topic that was just created is unknown for a moment, and then has no leader.
+        A connection may have died silently, which librdkafka notices before the time is over.
 
         :param appears_s: how long a topic may be unknown
         """
@@ -244,7 +245,9 @@ class TopicAdmin:
             try:
                 ends = await self._ask(topics, doing, deadline)
             except BrokerAwayError as late:
-                raise BrokerAwayError(late.servers, doing, self._outage.reason or said or late.reason) from None
+                said = said or late.reason
+                if time.monotonic() + pause_s > asked_at + timeout_s:
+                    raise BrokerAwayError(late.servers, doing, self._outage.reason or said) from None
             except _TopicFailure as failure:
                 said = str(failure)
                 may_last_s = {**dict.fromkeys(UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}

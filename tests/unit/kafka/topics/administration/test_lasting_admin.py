@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from mock_brokers import MockBrokers, mock_brokers
 from waiting import DEADLINE_S, wait_until
@@ -142,6 +142,31 @@ async def test_ends_that_nobody_tells_are_asked_for_anew(brokers: MockBrokers, m
             assert await admin.end_offsets(["etl.jobs"], timeout_s=DEADLINE_S / 2) == {"etl.jobs": 0}
         finally:
             over.set()
+
+
+async def test_ends_are_asked_for_again_if_librdkafka_notices_in_time_that_connections_have_died(
+    brokers: MockBrokers, made: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    consumers = list[Consumer]()
+
+    class Dying(Consumer):
+        def offsets_for_times(self, partitions: list[TopicPartition], *more: Any) -> list[TopicPartition]:
+            consumers.append(self)
+            if len(consumers) == 1:
+                raise dead
+            return super().offsets_for_times(partitions, *more)
+
+    def describe(topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        told: dict[str, Future[Any]] = {topic: Future() for topic in topics.topic_names}
+        for future in told.values():
+            future.set_exception(dead)
+        return told
+
+    monkeypatch.setattr(partition_ends, "Consumer", Dying)
+    with closing(TopicAdmin({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))) as admin:
+        monkeypatch.setattr(made[0], "describe_topics", describe, raising=False)
+        assert await admin.end_offsets(["etl.jobs"], timeout_s=DEADLINE_S) == {"etl.jobs": 0}
 
 
 @pytest.fixture
