@@ -51,6 +51,8 @@ class AsWritten(BaseOperator):
         if isinstance(content, str) and not _may_be_template(content, env):
             return content
         rendered = super().render_template(content, context, jinja_env, seen_oids)
+        if rendered is content:
+            return content  # what another task has told a mapped one is never a template
         if not isinstance(content, str) or not isinstance(env, NativeEnvironment) or not self._may_be_misread(rendered):
             return rendered
         parts = _rendered_parts(env, content, context)

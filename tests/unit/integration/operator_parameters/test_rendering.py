@@ -103,6 +103,15 @@ def test_numbers_and_json_may_be_said_to_be_missing() -> None:
     assert (job.max_tasks, job.config) == (None, {"n": None})
 
 
+def test_what_another_task_has_told_a_mapped_one_is_no_template() -> None:
+    with DAG("d", schedule=None, render_template_as_native_obj=True):
+        operator = SparkJobOperator(task_id="t", group="g", job="j", entry_point="m:J")
+    told = "{{ month }}"
+    seen = {id(told)}  # so Airflow marks what is from an XCom
+    assert operator.render_template(told, CONTEXT, operator.get_template_env(), seen) is told
+    assert operator.render_template(told, CONTEXT, operator.get_template_env(), set()) == "2024_01"
+
+
 def test_names_of_mapped_tasks_are_read_in_the_same_way() -> None:
     with DAG("d", schedule=None, render_template_as_native_obj=True) as dag:
         mapped = SparkJobOperator.partial(task_id="t", group="g", entry_point="m:J", run_key="{{ none }}").expand(
