@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import wraps
@@ -112,7 +112,7 @@ class _Entry:
             return number if number in _INTEGERS else self._text(_digits(number))
         if isinstance(value, float):
             fraction = float.__float__(value)
-            return fraction if abs(fraction) < _LARGEST_NUMBER else repr(fraction)
+            return fraction if abs(fraction) < _LARGEST_NUMBER else self._text(repr(fraction))
         if not isinstance(value, (dict, list, tuple, set, frozenset)):
             return self._text(f"({type(value).__qualname__})")
         if depth >= self.deepest:
@@ -120,14 +120,14 @@ class _Entry:
         return self._map(value, depth) if isinstance(value, dict) else self._list(list(value), depth)
 
     def _map(self, items: dict[Any, Any], depth: int) -> dict[str, Any]:
-        entered = dict[str, Any]()
+        entered, same = dict[str, Any](), dict[str, int]()
         keeps_keys = depth == 0 and len(items) <= _FEW
         for key, item in items.items():
             if self.is_full and not keeps_keys:
                 entered["..."] = f"({len(items) - len(entered)} more; {_THE_WHOLE})"
                 break
             name = self.let_in(key, self.deepest)
-            entered[_not_in(entered, name if isinstance(name, str) else str(name))] = self.let_in(item, depth + 1)
+            entered[self._not_in(entered, str(name), same)] = self.let_in(item, depth + 1)
         return entered
 
     def _list(self, items: list[Any], depth: int) -> list[Any]:
@@ -147,6 +147,18 @@ class _Entry:
         self._count(len(entered))
         return entered
 
+    def _not_in(self, entered: Container[str], name: str, same: dict[str, int]) -> str:
+        """Several keys may become one text: all but the first are numbered.
+
+        :param same: the last number of each text
+        """
+        free = name
+        while free in entered:
+            same[name] = same.get(name, 1) + 1
+            free = f"{name} ({same[name]})"
+        self._count(len(free) - len(name))
+        return free
+
     def _count(self, number: int) -> None:
         if self.left is not None:
             self.left -= number
@@ -155,13 +167,6 @@ class _Entry:
     def is_full(self) -> bool:
         """Whether anything was cut, or would be from now on."""
         return self.left is not None and self.left <= 0
-
-
-def _not_in(entered: dict[str, Any], name: str) -> str:
-    """Two keys may become one text: the second one is told apart."""
-    while name in entered:
-        name += "'"
-    return name
 
 
 def _escaped(refused: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -109,7 +110,7 @@ def test_what_job_code_says_is_stored_by_airflows_own_columns() -> None:
     ("value", "expected"),
     [
         ({BAD: [BAD]}, {ESCAPED: [ESCAPED]}),
-        ({1: "a", "1": "b"}, {"1": "a", "1'": "b"}),
+        ({1: "a", "1": "b", "1 (2)": "c"}, {"1": "a", "1 (2)": "b", "1 (2) (2)": "c"}),
         ("a\tb\n\x01\x7f größe 😀 \uffff", "a\tb\n\x01\x7f größe 😀 \uffff"),
         ([float("nan"), float("inf"), 0.5], ["nan", "inf", 0.5]),
         ([1e18, -1e19, 1e300, 1e-300], [1e18, "-1e+19", "1e+300", 1e-300]),
@@ -177,6 +178,15 @@ def test_what_has_been_cut_is_not_cut_again_in_whichever_order_it_comes_back(siz
     sorted_by_postgresql = {key: entered[key] for key in sorted(entered, key=lambda key: (len(key), key))}
     assert storable(sorted_by_postgresql) == entered
     assert storable(entered) == entered
+    fractions = storable([1e300] * (4_000_000 // (size + 63)))
+    assert storable(fractions) == fractions
+
+
+def test_many_keys_that_become_one_text_stay_short() -> None:
+    keys = ["".join(letters) for letters in product(("\0", "\\u0000"), repeat=12)]
+    entered = storable(dict.fromkeys(keys, 1))
+    assert len(entered) == len(keys)
+    assert max(map(len, entered)) < max(map(len, keys)) + 10
 
 
 def test_our_own_state_is_never_cut() -> None:
