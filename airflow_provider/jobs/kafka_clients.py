@@ -62,10 +62,10 @@ def client_for(servers: str, environment: Mapping[str, str]) -> KafkaClient:
     return clusters[servers]
 
 
-def check_options(options: Mapping[str, str]) -> None:
+def check_options(options: Mapping[str, object]) -> None:
     """:raises KafkaClientError: for one that a job may not have"""
     for name, value in options.items():
-        if not _FREE.fullmatch(name) or _LOOKED_UP in value:
+        if not isinstance(value, str) or not _FREE.fullmatch(name) or _LOOKED_UP in value:
             raise KafkaClientError(
                 f"options: a job can't set {name!r} like this, since it might decide where secrets go or what code"
                 f" runs: put it into the file of the workers that {CLUSTERS_ENV} names"

@@ -98,3 +98,9 @@ def test_a_job_chooses_how_much_is_read_and_when(name: str) -> None:
 def test_a_job_chooses_neither_a_server_nor_a_secret_nor_code(name: str, value: str) -> None:
     with pytest.raises(KafkaClientError, match="options: a job can't set"):
         check_options({"maxOffsetsPerTrigger": "1", name: value})
+
+
+@pytest.mark.parametrize("value", [["${file:/etc/kafka/secrets.properties:jaas}"], {"${": ""}, 1, None])
+def test_an_option_is_a_text(value: object) -> None:
+    with pytest.raises(KafkaClientError, match=r"options: a job can't set 'kafka\.client\.id'"):
+        check_options({"kafka.client.id": value})
