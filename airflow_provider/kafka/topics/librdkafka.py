@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,9 @@ C = TypeVar("C")
 # them, together with what to do. The logger is not disabled, because a worker enables loggers that a task has disabled.
 _silence: Final = logging.getLogger(f"{__name__}.silence")
 _silence.addFilter(lambda _record: False)
+
+_NOT_LOADED: Final = re.compile(r"ssl\.[a-z.]+ failed")
+"""A file of TLS that can't be opened: it may be there again in a moment, or there are too many open ones."""
 
 COMMON: Final[Mapping[str, Any]] = {
     # A topic that is created automatically has the broker's default settings: it would not be compacted.
@@ -38,7 +42,11 @@ def make_client(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> 
         return kind(config)
     except (KafkaException, TypeError, ValueError) as refused:
         error = refused.args[0] if isinstance(refused, KafkaException) else None
-        if error is not None and error.code() != KafkaError._INVALID_ARG:  # noqa: SLF001
+        if error is not None and not _is_lasting(error):
             raise TopicError(f"librdkafka can't make a client: {error.str()}") from refused
         why = refused if error is None else error.str()
         raise LastingError(f"librdkafka refuses the connection's settings: {why}") from refused
+
+
+def _is_lasting(error: KafkaError) -> bool:
+    return error.code() == KafkaError._INVALID_ARG and not _NOT_LOADED.search(error.str())  # noqa: SLF001
