@@ -30,9 +30,10 @@ set-up:
 
 $(INSTALLED): pyproject.toml constraints.txt constraints.sha256 | set-up
 	$(PYTHON) -m venv $(VENV)
-	@scripts/fetch-wheels $(BIN)/python $(WHEELS)
-	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt 'setuptools>=77'
-	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev,openlineage]'
+	@wheels=$$(scripts/fetch-wheels $(BIN)/python $(WHEELS)); \
+	install="$(BIN)/python -m pip install --quiet --no-index --find-links $$wheels -c constraints.txt"; \
+	$$install 'setuptools>=77'; \
+	$$install --no-build-isolation -e '.[dev,openlineage]'
 	@$(BIN)/python scripts/fill-cache
 	@touch $@
 
@@ -82,9 +83,9 @@ pictures: install  ## The pictures of the page in docs/images, made by its tests
 
 $(DOCS_INSTALLED): pyproject.toml constraints.txt constraints.sha256
 	$(PYTHON) -m venv $(DOCS_VENV)
-	@scripts/fetch-wheels $(DOCS_VENV)/bin/python $(WHEELS)
-	@extra=$$($(DOCS_VENV)/bin/python scripts/extra docs); \
-	$(DOCS_VENV)/bin/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt -r <(echo "$$extra")
+	@wheels=$$(scripts/fetch-wheels $(DOCS_VENV)/bin/python $(WHEELS)); \
+	extra=$$($(DOCS_VENV)/bin/python scripts/extra docs); \
+	$(DOCS_VENV)/bin/python -m pip install --quiet --no-index --find-links $$wheels -c constraints.txt -r <(echo "$$extra")
 	@touch $@
 
 docs: $(DOCS_INSTALLED)  ## The documentation site, in build/docs; a dead link is an error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ OTHERS = (
     "some_thing-bin.zip",
 )
 PYTHON = """#!/usr/bin/env bash
-if [ "$1 $2" != "-m pip" ]; then exec {python} "$@"; fi
+if [ "$1 $2" != "-m pip" ]; then exec ${{PINS:-{python}}} "$@"; fi
 echo "${{@:3}}" >> {heard}
 while [ $# != 0 ]; do if [ "$1" = -r ]; then cat "$2" >> {heard}; fi; shift; done
 """
@@ -73,6 +74,19 @@ def test_an_index_is_asked_for_what_runs_on_linux(script: ModuleType, index: str
     assert set(asked) == set(FILES)
     text = script.written([asked])
     assert f"{FILES[2][-9:]}  {FILES[2]}\n" in text
+
+
+def test_nothing_is_fetched_if_a_pin_has_no_checksum(tmp_path: Path) -> None:
+    heard, python, folder = tmp_path / "heard", tmp_path / "python", tmp_path / "wheels"
+    refuses = tmp_path / "refuses"
+    refuses.write_text(f'#!/usr/bin/env bash\nif [ "$1" = -c ]; then exec {sys.executable} "$@"; fi\nexit 1\n')
+    python.write_text(PYTHON.format(python=sys.executable, heard=heard))
+    for program in (refuses, python):
+        program.chmod(0o755)
+    environment = {**os.environ, "PINS": str(refuses)}
+    assert subprocess.run([SCRIPTS / "fetch-wheels", python, folder], env=environment, check=False).returncode
+    assert not heard.exists()
+    assert not folder.exists()
 
 
 def test_nothing_is_fetched_without_a_checksum_and_nothing_twice(tmp_path: Path) -> None:
