@@ -72,7 +72,7 @@ def held_tasks(pages: Set[TaskPage]) -> dict[TaskPage, HeldTask]:
     with create_session() as session:
         rows = {tuple(row[:4]): row[4:] for row in session.execute(query)}
         pools = Pool.slots_stats(session=session) if rows else {}
-    teams = {dag_id: team_of(dag_id) for dag_id in {page.dag_id for page in pages}}
+    teams = {dag_id: team_of(dag_id) for dag_id in {page.dag_id for page in pages} & {row[0] for row in rows}}
     return {
         page: HeldTask(
             state=None if state is None else str(getattr(state, "value", state)),
