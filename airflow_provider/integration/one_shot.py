@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin TimeoutError only since Python 3.11
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -55,8 +56,8 @@ def list_groups(settings: KafkaSettings, *, timeout_s: float = DEFAULT_TIMEOUT_S
 
     :raises BrokerAwayError: if no broker answers in time
     """
-    admin = TopicAdmin(settings.librdkafka(), Outage(settings.bootstrap_servers))
-    return run(lambda: admin.groups(timeout_s=timeout_s))
+    with closing(TopicAdmin(settings.librdkafka(), Outage(settings.bootstrap_servers))) as admin:
+        return run(lambda: admin.groups(timeout_s=timeout_s))
 
 
 def read_group(settings: KafkaSettings, group: str, *, timeout_s: float | None = None) -> GroupSnapshot:

@@ -270,6 +270,8 @@ class ClusterWatch:
         finally:
             for running in filter(None, (listing, asking)):
                 running.cancel()
+            if self._admin is not None:
+                self._admin.close()
             with self._lock:
                 groups, self._groups = list(self._groups.values()), {}
             for group in groups:

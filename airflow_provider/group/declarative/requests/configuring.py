@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -103,8 +104,8 @@ async def configure_group(
 async def _check_right(settings: KafkaSettings, timeout_s: float) -> None:
     """Check the right to write first: a producer reports a missing right only after all its tries."""
     config = settings.librdkafka()
-    admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
-    found = await admin.look_at(REQUESTS_TOPIC, timeout_s=timeout_s)
+    with closing(TopicAdmin(config, Outage(settings.bootstrap_servers))) as admin:
+        found = await admin.look_at(REQUESTS_TOPIC, timeout_s=timeout_s)
     if found is not None and Operation.WRITE not in found.allowed:
         raise RightsError((Right(REQUESTS_TOPIC, Operation.WRITE),), principal_of(config))
 

@@ -170,11 +170,15 @@ class ShardServer:
 
         :raises TopicError: shards can't be served any more
         """
-        admin = LastingAdmin(self._config, self._outage)
-        when_connected, self._when_connected = self._when_connected, None
-        if when_connected is not None:
-            when_connected(admin)
-        self._watch.begin(admin, self._layout)
+        with contextlib.closing(LastingAdmin(self._config, self._outage)) as admin:
+            when_connected, self._when_connected = self._when_connected, None
+            if when_connected is not None:
+                when_connected(admin)
+            self._watch.begin(admin, self._layout)
+            self._serve_watched(admin)
+
+    def _serve_watched(self, admin: LastingAdmin) -> None:
+        """Serve until this is closed, or a topic turns out to be another one."""
         consumer, steady_at = make_client(Consumer, self._consumer_config()), time.monotonic() + _STEADY_S
         try:
             consumer.subscribe([REQUESTS_TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)

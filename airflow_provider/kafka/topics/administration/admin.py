@@ -95,7 +95,8 @@ class TopicAdmin:
         self._ends = EndOffsets(config)
 
     def close(self) -> None:
-        """Close the consumer that asks for ends, if there is one."""
+        """Close the clients as soon as no question is open."""
+        self._admin.close()
         self._ends.close()
 
     async def prepare(self, topics: TopicNames, needs: Needs, *, timeout_s: float) -> None:
@@ -324,7 +325,7 @@ def _in_thread(call: Callable[[], T]) -> Future[T]:
         try:
             made.set_result(call())
         except Exception as failed:  # noqa: BLE001  it is raised at the caller
-            made.set_exception(failed)
+            made.set_exception(failed.with_traceback(None))  # which would keep the future, and what the call uses
 
     threading.Thread(target=make, name="cospark-topic-list", daemon=True).start()
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,8 +14,9 @@ from typing import Any, Final, Generic, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider.kafka.topics.administration.asked_client import AskedClient
 from airflow_provider.kafka.topics.client_errors import tell
-from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicError
+from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
 from airflow_provider.kafka.topics.outage import Outage
 
@@ -53,20 +55,22 @@ class Answer(Generic[T]):
         return self.told.done() or not self.left_s
 
     def result(self) -> T:
-        """Get the answer. Blocks until it is due.
+        """Get the answer. Blocks until it is due. An error is a new one each time: one that ``told`` keeps would keep
+        all who have raised it, and they keep ``told``.
 
         :raises RefusedError: there is none, and a broker refuses the connection
         :raises BrokerAwayError: there is none
         :raises KafkaException: a broker's answer is an error
         """
         try:
-            return self.told.result(self.left_s)
+            failed = self.told.exception(self.left_s)
         except FutureTimeoutError:
             raise self._unanswered(_NO_ANSWER) from None
-        except KafkaException as failed:
-            if failed.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001
-                raise
+        if failed is None:
+            return self.told.result()
+        if isinstance(failed, KafkaException) and failed.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001
             raise self._unanswered(failed.args[0]) from failed
+        raise copy.copy(failed)
 
 
 class LastingAdmin:
@@ -83,7 +87,17 @@ class LastingAdmin:
         self._heard: Final[list[KafkaError]] = []
         self._config: Final = {**config, **COMMON, "error_cb": self._heard.append}
         self._lock: Final = threading.Lock()
-        self._client: AdminClient | None = make_client(AdminClient, {**self._config})
+        self._closed = False
+        self._client: AskedClient | None = self._make()
+        self._number = 0
+
+    def close(self) -> None:
+        """Close the client as soon as no question is open. Does not wait for that. Who asks later has another client,
+        for one question.
+        """
+        with self._lock:
+            self._closed = True
+            self._drop()
 
     def ask(
         self,
@@ -98,12 +112,17 @@ class LastingAdmin:
         :param question: sends a request that may take so many seconds
         :raises TopicError: if librdkafka refuses the settings
         """
-        client = self._present()
-        self._errors(client)  # drop those from before this question, which may be over
-        told = question(client, min(timeout_s, _MOST_S))
+        with self._lock:
+            if self._client is None:
+                self._client = self._make()
+                self._number += 1
+            self._errors()  # drop those from before this question, which may be over
+            number, told = self._number, self._client.ask(question, min(timeout_s, _MOST_S), timeout_s=timeout_s)
+            if self._closed:
+                self._drop()
 
         def discard() -> None:
-            self._discard(client)
+            self._discard(number)
 
         return {each: self.expect(future, doing, timeout_s=timeout_s, discard=discard) for each, future in told.items()}
 
@@ -112,10 +131,10 @@ class LastingAdmin:
 
         :param discard: called if there is none: lets the next question be asked by another client
         """
+        outage = self._outage
 
         def unanswered(error: KafkaError) -> TopicError:
             discard()
-            outage = self._outage
             return outage.refusal or BrokerAwayError(outage.servers, doing, outage.reason or error.str())
 
         return Answer(told, timeout_s, unanswered)
@@ -127,6 +146,7 @@ class LastingAdmin:
         :raises BrokerAwayError: if there is no answer in time
         :raises KafkaException: if a broker's answer is an error
         """
+        refusal: RefusedError | None = None
         with self._outage.watch() as watched:
             told, refused = asyncio.wrap_future(awaited.told), asyncio.wrap_future(watched)
             either: set[asyncio.Future[Any]] = {told, refused}
@@ -134,7 +154,9 @@ class LastingAdmin:
                 while not (awaited.is_due or refused.done()):
                     pause_s = min(_LISTEN_S, awaited.left_s)
                     await asyncio.wait(either, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-                    for error in self._errors(self._present()):
+                    with self._lock:
+                        errors = self._errors()
+                    for error in errors:
                         tell(self._outage, error)
                 if not awaited.is_due:
                     await asyncio.wait({told}, timeout=min(_REFUSAL_S, awaited.left_s))
@@ -146,22 +168,26 @@ class LastingAdmin:
             finally:
                 for future in either:
                     future.cancel()
+                refusal = None  # or it would keep itself, by its traceback
 
-    def _present(self) -> AdminClient:
-        with self._lock:
-            if self._client is None:
-                self._client = make_client(AdminClient, {**self._config})
-            return self._client
+    def _make(self) -> AskedClient:
+        return AskedClient(make_client(AdminClient, {**self._config}))
 
-    def _discard(self, client: AdminClient) -> None:
+    def _discard(self, number: int) -> None:
         """Let the next question make a new client, unless there is one already."""
         with self._lock:
-            if self._client is client:
-                self._client = None
+            if self._number == number:
+                self._drop()
 
-    def _errors(self, client: AdminClient) -> list[KafkaError]:
+    def _drop(self) -> None:
+        if self._client is not None:
+            self._client.discard()
+            self._client = None
+
+    def _errors(self) -> list[KafkaError]:
         """The errors of connections since the last call. An admin client only reports them when it is polled."""
-        client.poll(0)
+        if self._client is not None:
+            self._client.poll()
         heard = [error for error in self._heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001
         self._heard.clear()
         return heard

@@ -202,6 +202,8 @@ def test_only_the_shard_of_the_group_is_read(monkeypatch: pytest.MonkeyPatch, mo
     class Admin:
         def __init__(self, _config: object, _outage: object) -> None: ...
 
+        def close(self) -> None: ...
+
         async def look_at(self, _topic: str, *, timeout_s: float) -> FoundTopic | None:
             return found
 

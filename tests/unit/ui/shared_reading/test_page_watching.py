@@ -51,6 +51,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     class Admin:
         def __init__(self, config: object, outage: object) -> None: ...
 
+        def close(self) -> None: ...
+
         async def groups(self, *, timeout_s: float) -> list[str]:
             if isinstance(cluster.names, TopicError):
                 raise cluster.names

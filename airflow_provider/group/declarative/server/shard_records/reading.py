@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import closing
 
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, partition_of
@@ -28,8 +29,8 @@ def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None =
     :raises RemoteProtocolError: a record has an invalid value
     """
     config = settings.librdkafka()
-    admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
-    found = asyncio.run(admin.look_at(RECORDS_TOPIC, timeout_s=timeout_s))
+    with closing(TopicAdmin(config, Outage(settings.bootstrap_servers))) as admin:
+        found = asyncio.run(admin.look_at(RECORDS_TOPIC, timeout_s=timeout_s))
     if found is None:
         return {}
     if not found.partitions:  # the user may not even describe the topic

@@ -76,6 +76,8 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> set[Operation]:
     class Admin:
         def __init__(self, _config: object, _outage: object) -> None: ...
 
+        def close(self) -> None: ...
+
         async def look_at(self, _topic: str, *, timeout_s: float) -> FoundTopic:
             return FoundTopic(4, frozenset(rights))
 

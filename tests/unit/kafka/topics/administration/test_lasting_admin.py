@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from mock_brokers import MockBrokers, mock_brokers
-from waiting import DEADLINE_S, wait_until
+from waiting import DEADLINE_S, eventually, wait_until
 
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
@@ -22,8 +25,8 @@ from airflow_provider.group.declarative.server.topic_watch import TopicWatch
 from airflow_provider.kafka.topics.administration import lasting_admin, partition_ends
 from airflow_provider.kafka.topics.administration.admin import FoundTopic, TopicAdmin
 from airflow_provider.kafka.topics.administration.compaction import warn_of_deletion
-from airflow_provider.kafka.topics.administration.lasting_admin import LastingAdmin
-from airflow_provider.kafka.topics.errors import BrokerAwayError, PassingError
+from airflow_provider.kafka.topics.administration.lasting_admin import Answer, LastingAdmin
+from airflow_provider.kafka.topics.errors import BrokerAwayError, PassingError, RefusedError
 from airflow_provider.kafka.topics.outage import Outage
 
 LAYOUT = Layout(shards=4, replies=16)
@@ -207,3 +210,113 @@ def begins(watch: TopicWatch, admin: LastingAdmin) -> bool:
     except ShardError:
         return False
     return True
+
+
+@pytest.fixture
+def destroyed_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The threads that have destroyed clients. The garbage collector, which may run in any thread, does not."""
+    threads: list[str] = []
+
+    def make(config: dict[str, Any]) -> Client:
+        client = Client(config)
+        weakref.finalize(client, lambda: threads.append(threading.current_thread().name))
+        return client
+
+    monkeypatch.setattr(lasting_admin, "AdminClient", make)
+    gc.collect()
+    gc.disable()
+    try:
+        yield threads
+    finally:
+        gc.enable()
+
+
+OWN_THREAD = "cospark-discarded-client"
+
+
+@pytest.mark.parametrize("doing", ["looking for the topic 'etl.jobs'", "listing the topics"])
+async def test_no_event_loop_destroys_a_client(doing: str, brokers: MockBrokers, destroyed_by: list[str]) -> None:
+    """It would stand still while one of the client's threads looks for a broker's name."""
+    with closing(TopicAdmin({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))) as admin:
+        await admin.look_at("etl.jobs", timeout_s=DEADLINE_S)
+        brokers.take_s(5 * SHORT_S)
+        with pytest.raises(BrokerAwayError):
+            await QUESTIONS[doing](admin)
+        await eventually(lambda: destroyed_by)
+        brokers.take_s(0)
+        assert await admin.look_at("etl.jobs", timeout_s=DEADLINE_S) is not None
+    await eventually(lambda: len(destroyed_by) == 2)
+    assert await admin.look_at("etl.jobs", timeout_s=DEADLINE_S) is not None, "late, but answered"
+    await eventually(lambda: len(destroyed_by) == 3)
+    assert {*destroyed_by} == {OWN_THREAD}
+
+
+async def test_listing_that_takes_too_long_keeps_no_client(
+    brokers: MockBrokers, destroyed_by: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def list_topics(self: Client, *, timeout: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(Client, "list_topics", list_topics, raising=False)
+    with closing(TopicAdmin({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))) as admin:
+        with pytest.raises(BrokerAwayError):
+            await admin.groups(timeout_s=DEADLINE_S)
+        await eventually(lambda: destroyed_by)
+    assert threading.current_thread().name not in destroyed_by
+
+
+async def test_a_client_is_destroyed_only_when_others_have_their_answers(
+    brokers: MockBrokers, destroyed_by: list[str]
+) -> None:
+    with closing(TopicAdmin({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))) as admin:
+        await admin.look_at("etl.jobs", timeout_s=DEADLINE_S)
+        brokers.take_s(5 * SHORT_S)
+        patient = asyncio.create_task(admin.look_at("etl.jobs", timeout_s=DEADLINE_S))
+        with pytest.raises(BrokerAwayError):
+            await admin.look_at("etl.jobs", timeout_s=SHORT_S)
+        assert not destroyed_by
+        assert isinstance(await patient, FoundTopic)
+        await eventually(lambda: destroyed_by == [OWN_THREAD])
+
+
+@pytest.mark.usefixtures("short_looks")
+def test_the_thread_of_the_shards_destroys_no_client(brokers: MockBrokers, destroyed_by: list[str]) -> None:
+    outage = Outage(brokers.servers)
+    with closing(LastingAdmin({"bootstrap.servers": brokers.servers}, outage)) as admin:
+        watch = TopicWatch(outage)
+        wait_until(lambda: begins(watch, admin), "the topics are known")
+        brokers.take_s(5 * SHORT_S)
+
+        def is_replaced() -> bool:
+            watch.look(admin)
+            return bool(destroyed_by)
+
+        wait_until(is_replaced, "the client is replaced")
+    assert {*destroyed_by} == {OWN_THREAD}
+
+
+@pytest.mark.parametrize("failed", [KafkaError._TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+@pytest.mark.usefixtures("destroyed_by")
+def test_an_answer_that_is_an_error_is_not_kept_by_it(failed: int) -> None:
+    told: Future[None] = Future()
+    told.set_exception(KafkaException(KafkaError(failed)))
+    answer = Answer(told, DEADLINE_S, lambda error: BrokerAwayError("broker:9092", "asking", error.str()))
+    with suppress(KafkaException, BrokerAwayError):
+        answer.result()
+    kept = weakref.ref(answer)
+    del answer
+    assert kept() is None
+
+
+@pytest.mark.usefixtures("destroyed_by")
+async def test_a_refusal_keeps_no_admin_client(brokers: MockBrokers, lose: Callable[[], None]) -> None:
+    outage = Outage(brokers.servers)
+    admin = LastingAdmin({"bootstrap.servers": brokers.servers}, outage)
+    lose()
+    outage.refused("no such user", "the password")
+    with suppress(RefusedError):
+        await warn_of_deletion(admin, ["etl.jobs"], timeout_s=DEADLINE_S)
+    admin.close()
+    kept = weakref.ref(admin)
+    del admin
+    assert kept() is None
