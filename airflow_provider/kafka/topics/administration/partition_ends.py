@@ -59,8 +59,13 @@ class LatestOffsets:
             self.close()
         return ends
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a consumer."""
+        return self._consumer is not None
+
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the consumer. Blocks while one of its threads looks for a broker's name."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

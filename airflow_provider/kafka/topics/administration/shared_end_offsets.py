@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
+from airflow_provider.kafka.topics.administration.destroying import destroy_apart
 from airflow_provider.kafka.topics.administration.partition_ends import End, LatestOffsets
 
 Answers = Mapping[str, End]
@@ -49,11 +50,11 @@ class EndOffsets:
             return asked
 
     def close(self) -> None:
-        """Close the client as soon as no request is under way. Does not wait for that."""
+        """Close the client in a thread, as soon as no request is under way. Does not wait for that."""
         with self._lock:
             self._closed = True
-            if not self._under_way:
-                self._latest.close()
+            if not self._under_way and self._latest.is_open:
+                self._under_way = destroy_apart(self._answer_all)
 
     def _answer_all(self) -> None:
         while True:

@@ -320,3 +320,20 @@ async def test_a_refusal_keeps_no_admin_client(brokers: MockBrokers, lose: Calla
     kept = weakref.ref(admin)
     del admin
     assert kept() is None
+
+
+async def test_no_event_loop_closes_the_consumer_that_asks_for_ends(
+    brokers: MockBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_by: list[str] = []
+
+    class Noting(Consumer):
+        def close(self) -> None:
+            closed_by.append(threading.current_thread().name)
+            super().close()
+
+    monkeypatch.setattr(partition_ends, "Consumer", Noting)
+    with closing(TopicAdmin({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))) as admin:
+        assert await admin.end_offsets(["etl.jobs"], timeout_s=DEADLINE_S) == {"etl.jobs": 0}
+        await eventually(lambda: "cospark-topic-ends" not in [each.name for each in threading.enumerate()])
+    await eventually(lambda: closed_by == [OWN_THREAD])
