@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from airflow_provider import __version__
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.worker.process_end import GRACE_S, ending_in_time
 
 
@@ -44,7 +45,9 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
             "airflow_provider.cli.group_commands.groups", "list, describe, rebalance and configure groups"
         ),
         "jobs": Command("airflow_provider.cli.job_commands.jobs", "submit, show and operate the jobs of a group"),
-        "loggers": Command("airflow_provider.cli.worker_commands.loggers", "set the log levels of the jobs' code"),
+        "loggers": Command(
+            "airflow_provider.cli.worker_commands.loggers", "show, set and reset the log levels of the jobs' code"
+        ),
         "reconcile": Command(
             "airflow_provider.cli.offline.reconcile",
             "move members of a declarative group one step towards their targets",
@@ -116,11 +119,11 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser(called: str | None) -> argparse.ArgumentParser:
     """A parser that knows all subcommands by name, and the arguments of the one that is called."""
-    parser = _Parser(prog="cospark", description="Shows and operates groups of workers that share Spark tasks.")
+    parser = _Parser(prog="cospark", description="Show and operate groups of workers that share Spark tasks.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}", help="show the release")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=command.help, description=command.help)
+        subparser = add_command(subparsers, name, command.help)
         if name == called:
             _load(command).add_arguments(subparser)
     return parser

@@ -26,7 +26,7 @@ _MEANINGS: Final = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Sets how a declarative group (KIP-848) is coordinated: all the given settings, or none of them. Without"
+        "Set how a declarative group (KIP-848) is coordinated: all the given settings, or none of them. Without"
         " options it shows the present settings. Exit status: 0 done; 1 refused; 2 not possible."
     )
     for name, meaning in _MEANINGS.items():

@@ -15,7 +15,7 @@ from airflow_provider.state.operations.words import outcome_in_words
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Rebalances a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves"
+        "Rebalance a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves"
         " happen at once. Exit status: 0 asked; 1 refused; 2 not possible."
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.group_commands import declarative_groups, group_configs, group_rebalance
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.names import add_group_argument
 from airflow_provider.cli.shared.reading import read_on, without_collector
@@ -62,18 +63,18 @@ AnswerT = TypeVar("AnswerT", bound=_Answer)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="list the groups that use Connect's protocol, and those that have topics")
+    listing = add_command(actions, "list", "list the groups that use Connect's protocol, and those that have topics")
     add_connection_arguments(listing)
-    describe = actions.add_parser("describe", help="show members, epoch and tasks of a group")
+    describe = add_command(actions, "describe", "show members, epoch and tasks of a group")
     add_group_argument(describe)
     describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
     describe.add_argument("--tasks", action="store_true", help="list all tasks, also if there are more than 20")
     add_connection_arguments(describe)
-    rebalance = actions.add_parser("rebalance", help="rebalance a group now")
+    rebalance = add_command(actions, "rebalance", "rebalance a group now")
     add_group_argument(rebalance)
     group_rebalance.add_arguments(rebalance)
     add_connection_arguments(rebalance)
-    configure = actions.add_parser("configure", help="show or set how a declarative group is coordinated")
+    configure = add_command(actions, "configure", "show or set how a declarative group is coordinated")
     add_group_argument(configure)
     group_configs.add_arguments(configure)
     add_connection_arguments(configure)

@@ -11,6 +11,7 @@ from typing import Any
 from airflow_provider.cli.group_commands.deserted import status_now
 from airflow_provider.cli.job_commands import orphans, plan_jobs, steer_jobs
 from airflow_provider.cli.job_commands.job_wait import JobGoneError, LateJobError, wait_until_complete
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.cli.shared.conf_option import SESSION, add_conf_option, conf_of
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.json_option import json_object_of
@@ -40,21 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_submit(actions)
 
-    listing = actions.add_parser("list", help="list the jobs of a group and their progress")
+    listing = add_command(actions, "list", "list the jobs of a group and their progress")
     add_group_argument(listing)
     listing.add_argument("--json", action="store_true", help="one JSON object per job, with what its tasks returned")
     listing.add_argument("--expand", action="store_true", help="show each job as describe does")
     add_connection_arguments(listing)
     described = "show a job's definition, where each of its tasks is, and who paused or stopped it"
-    describe = actions.add_parser("describe", help=described, description=described)
+    describe = add_command(actions, "describe", described)
     add_group_argument(describe)
-    describe.add_argument("name")
+    describe.add_argument("name", help="the job's name")
     describe.add_argument("--json", action="store_true", help="as one JSON object: definition and status")
     add_connection_arguments(describe)
 
-    retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
+    retry = add_command(actions, "retry", "try failed tasks of a job again, with all their retries")
     add_group_argument(retry)
-    retry.add_argument("name")
+    retry.add_argument("name", help="the job's name")
     steer_jobs.add_task_option(retry, steer_jobs.TASK_OR_PLANNER, "all that failed")
     add_connection_arguments(retry)
 
@@ -62,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan_jobs.add_action(actions)
     orphans.add_action(actions)
 
-    remove = actions.add_parser("remove", help="remove a job, and stop its tasks")
+    remove = add_command(actions, "remove", "remove a job, and stop its tasks")
     add_group_argument(remove)
-    remove.add_argument("name")
+    remove.add_argument("name", help="the job's name")
     add_connection_arguments(remove)
 
 
 def _add_submit(actions: Any) -> None:
-    submit = actions.add_parser("submit", help="submit a job, or change its definition")
+    submit = add_command(actions, "submit", "submit a job, or change its definition")
     add_group_argument(submit)
     submit.add_argument("name", help="the job's name")
     submit.add_argument("entry_point", help="package.module:ClassOrFunction, importable on the workers")
@@ -88,10 +89,14 @@ def _add_submit(actions: Any) -> None:
         "--retries",
         type=int,
         metavar="N",
-        help="how often to try a failed task again (default: a stream as often as it takes, others not at all)",
+        help="how often to try a failed task again (default: streams without limit, other tasks not at all)",
     )
     submit.add_argument(
-        "--retry-delay-ms", type=int, default=10_000, metavar="MS", help="the first wait before that (default: 10000)"
+        "--retry-delay-ms",
+        type=int,
+        default=10_000,
+        metavar="MS",
+        help="the time before the first retry; it grows with each failure in a row (default: 10000)",
     )
     submit.add_argument(
         "--task-timeout-ms",

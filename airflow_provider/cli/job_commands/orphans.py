@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.cli.shared.connection import add_connection_arguments
 from airflow_provider.cli.shared.names import add_group_argument
 from airflow_provider.cli.shared.reading import group_opened, read_on
@@ -23,12 +24,12 @@ from airflow_provider.worker.hands.servers import Servers, TokenOf
 
 _ALLOW: Final = "--allow-spark-server"
 _MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"
-_MORE: Final = " Exit status: 0 none is left; 1 some may still be running, or there is no such group; 2 not possible."
+_MORE: Final = "Exit status: 0 none is left; 1 some may still be running, or there is no such group; 2 not possible."
 
 
 def add_action(actions: Any) -> None:
     """:param actions: what ``add_subparsers`` gives"""
-    parser = actions.add_parser("orphans", help=_MEANING, description=f"{_MEANING[0].upper()}{_MEANING[1:]}.{_MORE}")
+    parser = add_command(actions, "orphans", _MEANING, _MORE)
     add_group_argument(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(

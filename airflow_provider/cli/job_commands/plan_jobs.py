@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from airflow_provider.cli.job_commands.steer_jobs import add_allow_option
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.cli.shared.connection import add_connection_arguments
 from airflow_provider.cli.shared.json_option import json_object_of
 from airflow_provider.cli.shared.names import add_group_argument
@@ -30,7 +31,7 @@ _MEANING = "show which tasks a plan would have, and which workers would get them
 
 def add_action(actions: Any) -> None:
     """:param actions: what ``add_subparsers`` gives"""
-    parser = actions.add_parser("plan", help=_MEANING, description=_MEANING)
+    parser = add_command(actions, "plan", _MEANING)
     add_group_argument(parser)
     parser.add_argument("name", help="the job's name")
     parser.add_argument(

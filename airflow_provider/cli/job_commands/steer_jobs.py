@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.cli.shared.conf_option import SESSION, add_conf_option, conf_of
 from airflow_provider.cli.shared.connection import add_connection_arguments
 from airflow_provider.cli.shared.json_option import json_object_of
@@ -44,7 +45,7 @@ def add_actions(actions: Any) -> None:
     """:param actions: what ``add_subparsers`` gives"""
     meanings = {"pause": _PAUSE, "stop": _STOP, "resume": _RESUME, "restart": _RESTART, "alter": _ALTER}
     for name, meaning in meanings.items():
-        parser = actions.add_parser(name, help=meaning, description=meaning)
+        parser = add_command(actions, name, meaning)
         add_group_argument(parser)
         parser.add_argument("name", help="the job's name")
         parser.add_argument("--json", action="store_true", help="show the outcome as one JSON object")

@@ -22,7 +22,7 @@ from airflow_provider.values.model import MalformedEmbeddedError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Reads one hex string per line and writes one JSON object per line. A record has two, its key and its value,"
+        "Read one hex string per line and write one JSON object per line. A record has two, its key and its value,"
         " with a tab between them; without a tab it is a tombstone. A line that can't be decoded gives"
         ' {"error": "..."}, and the exit status is 1.'
     )

@@ -36,7 +36,7 @@ _MEMBER_KEYS: Final = frozenset({"epoch", "state", "assigned", "revoking"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Moves members of a declarative group (KIP-848) one step towards their targets. Each input line is one JSON"
+        "Move members of a declarative group (KIP-848) one step towards their targets. Each input line is one JSON"
         " object: target_epoch, target ([[job, index], ...]), member (epoch,"
         f" state ({', '.join(MemberState)}), assigned, revoking), owned (what its heartbeat says that it owns; null if"
         " it does not say) and held_by_others (what other members have or still have to stop). Each output line is the"

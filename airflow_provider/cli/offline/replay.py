@@ -26,7 +26,7 @@ _EXTENSIBLE: Final = "extensible"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Runs the cooperative assignor (KIP-415) through a history of rebalances. Each input line is one JSON object:"
+        "Run the cooperative assignor (KIP-415) through a history of rebalances. Each input line is one JSON object:"
         " now (ms), generation, last_completed, jobs ({name: number of tasks}; each job also has a planner, index -1,"
         ' unless "planners" is false), owned ({worker: [[job, index], ...]}). Optional keys: left ({worker: reason})'
         " and returns_ms ({worker: milliseconds; 0: never, null: not known}) of missing workers; draining ([worker]);"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from airflow_provider.integration.operator_parameters.parameters import group_name, worker_name
 
 
-def add_group_argument(parser: argparse.ArgumentParser, meaning: str | None = None) -> None:
+def add_group_argument(parser: argparse.ArgumentParser, meaning: str = "the group's name") -> None:
     parser.add_argument("group", type=_group, help=meaning)
 
 

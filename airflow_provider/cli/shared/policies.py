@@ -13,8 +13,8 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         choices=[name.value for name in PolicyName],
         default=PolicyName.DEFERRED.value,
-        help="immediate: immediately; deferred: lost tasks wait for their worker; incremental: also in steps (default:"
-        " %(default)s)",
+        help="immediate: lost tasks go to other workers at once; deferred: they wait for their worker; incremental:"
+        " they wait, and tasks that move for balance do so in steps (default: %(default)s)",
     )
     policy.add_argument(
         "--max-delay-ms",

@@ -7,6 +7,7 @@ import asyncio
 import json
 from typing import Final
 
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.names import add_group_argument
 from airflow_provider.cli.shared.reading import group_opened, group_read
@@ -31,14 +32,14 @@ _ACTIONS: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for action, meaning in _ACTIONS.items():
-        asking = actions.add_parser(action, help=meaning, description=meaning)
+        asking = add_command(actions, action, meaning)
         add_group_argument(asking)
         if action == "list":
             asking.add_argument("--json", action="store_true", help="as one JSON object, by worker (*: all) and logger")
         else:
             asking.add_argument("logger", help="as in logging.getLogger(...), of code that workers may import")
             if action == "set":
-                asking.add_argument("level", choices=[level.value for level in LogLevel])
+                asking.add_argument("level", choices=[level.value for level in LogLevel], help="the new level")
             asking.add_argument("--worker", metavar="NAME", help="in this worker only (default: in all)")
         add_connection_arguments(asking)
 

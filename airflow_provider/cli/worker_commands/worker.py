@@ -115,9 +115,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PART",
-        help="a folder (/opt/apps, s3a://lake/apps) with applications that jobs may submit to Spark, a Spark master to"
-        " which they may, or Maven packages that these may use ('org.apache.iceberg:*:1.10.1'); may be repeated. By"
-        " default no application is allowed",
+        help="what the applications that jobs submit to Spark may consist of: a folder (/opt/apps, s3a://lake/apps), a"
+        " Spark master, Maven packages ('org.apache.iceberg:*:1.10.1'), or main classes ('com.example.etl.*'); may be"
+        " repeated. By default no application is allowed",
     )
     parser.add_argument(
         "--checkpoint-root",

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from airflow_provider.cli.shared.commands import add_command
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.names import add_group_argument
 from airflow_provider.cli.shared.reading import group_opened, read_on
@@ -42,7 +43,7 @@ class UnknownWorkerError(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for action, meaning in _ACTIONS.items():
-        asking = actions.add_parser(action.value, help=meaning, description=meaning)
+        asking = add_command(actions, action.value, meaning)
         add_group_argument(asking)
         who = asking.add_mutually_exclusive_group(required=True)
         who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")

@@ -81,7 +81,7 @@ export function submitForm() {
     part(place, () => ({ config: fields.read() })),
     part(labelled("Kind", kind), () => ({ kind: kind.value })),
     part(labelled("Maximum tasks", tasks, "empty: as many as it plans"), () => (tasks.value === "" ? {} : { max_tasks: tasks.valueAsNumber })),
-    part(labelled("Retries per task", again, "empty: streams as often as it takes, others not at all"), () => (again.value === "" ? {} : { retries: again.valueAsNumber })),
+    part(labelled("Retries per task", again, "empty: streams without limit, others not at all"), () => (again.value === "" ? {} : { retries: again.valueAsNumber })),
     part(settings.element, () => ({ session_conf: settings.read() })),
     part(labelled("Run key", runKey, "a new key runs the same batch job again"), () => ({ run_key: runKey.value })),
   );

@@ -1,12 +1,15 @@
-"""What ``cospark`` answers to what it can't understand, and which release it is."""
+"""What ``cospark`` answers to what it can't understand, how it explains itself, and which release it is."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
 
-from airflow_provider.cli.main import main
+from airflow_provider.cli.main import COMMANDS as COMMANDS_BY_NAME
+from airflow_provider.cli.main import _parser, main
 
 BROKER = ("--bootstrap-servers", "nowhere:9")
 COMMANDS = (
@@ -69,3 +72,31 @@ def test_which_release_it_is(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"cospark {version('airflow-provider-cooperative-spark')}\n"
+
+
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command, with the words by which it is called."""
+    for name in COMMANDS_BY_NAME:
+        yield from below(name, actions_of(_parser(name))[name])
+
+
+def below(words: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    yield words, parser
+    for name, action in actions_of(parser).items():
+        yield from below(f"{words} {name}", action)
+
+
+def actions_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    (actions,) = [each.choices for each in parser._actions if isinstance(each, argparse._SubParsersAction)] or [{}]
+    return actions
+
+
+@pytest.mark.parametrize(("words", "parser"), [pytest.param(*each, id=each[0]) for each in commands()])
+def test_help_says_in_sentences_what_a_command_does_and_what_each_argument_means(
+    words: str, parser: argparse.ArgumentParser
+) -> None:
+    description = parser.description or ""
+    assert description[:1].isupper(), words
+    assert description.endswith("."), words
+    explained = [each for each in parser._actions if not isinstance(each, argparse._SubParsersAction)]
+    assert not [each.option_strings or each.dest for each in explained if not each.help]
