@@ -11,7 +11,7 @@ from airflow_provider.servers.java import find_java
 from airflow_provider.servers.local_broker import KAFKA_VERSION
 
 _HERE: Final = Path(__file__).parent
-sys.path.insert(0, str(_HERE.parent / "tests" / "peers"))
+sys.path[:0] = [str(_HERE.parent / folder) for folder in ("tests", "tests/peers")]
 
 from java_classes import class_path, compile_sources  # noqa: E402
 
