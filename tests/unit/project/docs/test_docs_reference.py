@@ -63,7 +63,7 @@ def test_the_page_has_each_key_that_is_passed_on() -> None:
         job="j", run_key="r", state=JobState.RUNNING, complete=False, failed=False, planned=None, counts={}, errors={}
     )
     assert JobReport(progress=progress, results={}).to_json().keys() <= _names(
-        _part(DAGS, r"^Its XCom:\n\n- `job`", r"\n\n", keep=True)
+        _part(DAGS, r"^The operator's XCom:\n\n- `job`", r"\n\n", keep=True)
     )
     group = GroupReport(record=record_of(), workers=(), converged=True)
     assert group.to_json().keys() <= _names(_part(DAGS, r"XCom: `epoch`", r"\. Each of", keep=True))
