@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe = add_command(actions, "describe", "show members, epoch and tasks of a group")
     add_group_argument(describe)
     describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
-    describe.add_argument("--tasks", action="store_true", help="list all tasks, also if there are more than 20")
+    describe.add_argument("--tasks", action="store_true", help="list all tasks, even if there are more than 20")
     add_connection_arguments(describe)
     rebalance = add_command(actions, "rebalance", "rebalance a group now")
     add_group_argument(rebalance)

@@ -108,11 +108,11 @@ BUSY_SLOTS: Final = _group(
 )
 LACKING_SLOTS: Final = _group(
     "cospark.group.lacking_slots",
-    "slots for which tasks wait now, because no worker has them free: so many would have to be added",
+    "slots for which tasks wait now, because no worker has them free: this many would have to be added",
 )
 SPARE_SLOTS: Final = _group(
     "cospark.group.spare_slots",
-    "slots that stay free when all tasks that are to run have started: so many could be removed",
+    "slots that stay free when all tasks that are to run have started: this many could be removed",
 )
 MISSING_SLOTS: Final = _group(
     "cospark.group.missing_slots", "slots that are missing for unbounded tasks: some of these tasks will never start"
