@@ -79,7 +79,7 @@ class SparkJobOperator(GroupTask):
     :param run_key: names one run of the job; under a new key it runs again. By default the DAG run's id for a job that
         ends by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
     :param kind: ``batch``: its tasks end by themselves; ``streaming``: they run until the job is removed
-    :param task_retries: how often a failed Spark task is tried again; None: a streaming one as often as it takes,
+    :param task_retries: how often a failed Spark task is tried again; None: a streaming one without limit,
         others not at all. (Airflow's own ``retries`` are those of this task)
     :param task_retry_delay: how long to wait before the first of these; each further time about twice as long, up to
         five minutes

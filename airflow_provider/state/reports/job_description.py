@@ -128,7 +128,7 @@ class JobDescription:
     @property
     def _retries(self) -> int | str:
         retries = self.definition.retries_of(TaskId(self.definition.name, 0))
-        return "as often as it takes" if retries is None else retries
+        return "without limit" if retries is None else retries
 
     def lines(self, *, now_ms: int) -> list[str]:
         """The description for a terminal.
