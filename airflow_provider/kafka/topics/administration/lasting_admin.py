@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
@@ -19,6 +18,7 @@ from airflow_provider.kafka.topics.client_errors import tell
 from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON, make_client
 from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.values.deadlines import Deadline
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -41,13 +41,13 @@ class Answer(Generic[T]):
 
     def __init__(self, told: Future[T], timeout_s: float, unanswered: Callable[[KafkaError], TopicError]) -> None:
         self.told: Final = told
-        self._until: Final = time.monotonic() + timeout_s
+        self._deadline: Final = Deadline(timeout_s)
         self._unanswered: Final = unanswered
 
     @property
     def left_s(self) -> float:
         """How long to wait for it."""
-        return max(0.0, self._until - time.monotonic())
+        return self._deadline.left_s()
 
     @property
     def is_due(self) -> bool:
