@@ -11,10 +11,13 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from airflow_provider.kafka.destroying import destroy_apart
 
 _OVERDUE_S: Final = 5.0
 """How long after its delivery timeout to wait for a record's result. If the connection breaks at this moment,
@@ -39,6 +42,60 @@ class _Given(NamedTuple):
     delivered: OnDelivery
 
 
+class _Client:
+    """A producer that is destroyed in a thread of its own, when no call is under way. Nobody else may keep it, not even
+    in a local variable: whoever drops it last destroys it.
+    """
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer: Producer | None = producer
+        self._calls: Final = threading.Condition()
+        self._under_way = 0
+
+    def produce(self, topic: str, **record: Any) -> None:
+        """Take a record. Not after :meth:`discard`, and not beside it."""
+        assert self._producer is not None
+        self._producer.produce(topic, **record)
+
+    def poll(self, timeout_s: float) -> None:
+        with self._call():
+            if self._producer is not None:
+                self._producer.poll(timeout_s)
+
+    def flush(self, timeout_s: float) -> None:
+        with self._call():
+            if self._producer is not None:
+                self._producer.flush(timeout_s)
+
+    def connect(self, timeout_s: float) -> None:
+        with self._call():
+            if self._producer is not None:
+                self._producer.list_topics(timeout=timeout_s)
+
+    def discard(self) -> None:
+        """Drop what is not written yet, and destroy the producer. Does not wait for that. May be called once."""
+        assert self._producer is not None
+        self._producer.purge()
+        destroy_apart(self._destroy)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        with self._calls:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._calls:
+                self._under_way -= 1
+                self._calls.notify_all()
+
+    def _destroy(self) -> None:
+        with self._calls:
+            self._calls.wait_for(lambda: not self._under_way)
+            producer, self._producer = self._producer, None
+        del producer  # without the lock, because this may take long
+
+
 class LastingProducer:
     """A producer that is replaced when it can write no more: after a fatal error, which librdkafka never forgets, or
     when it has no result for a record. Thread-safe.
@@ -59,7 +116,7 @@ class LastingProducer:
         """Records without a result, the oldest one first."""
         self._results: Final[dict[int, tuple[KafkaError | None, Message | None]]] = {}
         """Results that are not handed on yet, in their order."""
-        self._producer: Producer | None = make()
+        self._client: _Client | None = _Client(make())
 
     def produce(self, topic: str, *, key: bytes, value: bytes | None, partition: int, delivered: OnDelivery) -> None:
         """Write a record.
@@ -84,12 +141,12 @@ class LastingProducer:
             results[number] = error, message
 
         with self._lock:
-            if self._producer is None:
-                self._producer = self._make()
-            producer = self._producer
+            if self._client is None:
+                self._client = _Client(self._make())
+            client = self._client
             self._waiting[number] = _Given(time.monotonic(), delivered)
             try:
-                producer.produce(
+                client.produce(
                     topic,
                     key=key,
                     value=value,
@@ -103,60 +160,61 @@ class LastingProducer:
                     raise
             else:
                 return True
-        self._give_up(producer, why)
+        self._give_up(client, why)
         return False
 
     def poll(self, timeout_s: float) -> None:
         """Hand on results for at most this time, and give up a producer that can write no more."""
-        producer = self._producer
-        if producer is None:
+        client = self._client
+        if client is None:
             time.sleep(timeout_s)
             return
         try:
-            producer.poll(timeout_s)
+            client.poll(timeout_s)
         except (KafkaException, SystemError) as ended:
             self._hand_on()
-            self._give_up(producer, fatal_error_of(ended))
+            self._give_up(client, fatal_error_of(ended))
         else:
             self._hand_on()
             if self._is_overdue():
-                self._give_up(producer, KafkaError(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001
+                self._give_up(client, KafkaError(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001
 
     def connect(self, timeout_s: float) -> None:
         """Connect now. Otherwise the first record waits for half a second, until librdkafka asks again for an id.
 
         :raises KafkaException: no broker answers in time
         """
-        if self._producer is not None:
-            self._producer.list_topics(timeout=timeout_s)
+        client = self._client
+        if client is not None:
+            client.connect(timeout_s)
 
     def close(self, timeout_s: float) -> None:
         """Wait for the results of all records, for at most this time. Those that have none by then have failed."""
-        producer, why = self._producer, KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
-        if producer is None:
+        client, why = self._client, KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
+        if client is None:
             return
         try:
-            producer.flush(timeout_s)
+            client.flush(timeout_s)
         except (KafkaException, SystemError) as ended:
             why = fatal_error_of(ended)
         self._hand_on()
-        self._give_up(producer, why)
+        self._give_up(client, why)
 
     def _is_overdue(self) -> bool:
         with self._lock:
             oldest = next(iter(self._waiting.values()), None)
         return oldest is not None and oldest.at + self._patience_s < time.monotonic()
 
-    def _give_up(self, producer: Producer, why: KafkaError) -> None:
+    def _give_up(self, client: _Client, why: KafkaError) -> None:
         """Fail all records without a result, and let the next record make a new producer. A result that the old one
         has after this is ignored. This has no effect if the producer was replaced already.
         """
         with self._lock:
-            if self._producer is not producer:
+            if self._client is not client:
                 return
-            self._producer = None
+            self._client = None
             waiting, self._waiting = self._waiting, {}
-        producer.purge()
+        client.discard()
         for given in waiting.values():
             given.delivered(why, None)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
@@ -23,7 +25,7 @@ from mock_brokers import (
     MockBrokers,
     mock_brokers,
 )
-from waiting import DEADLINE_S, wait_until
+from waiting import DEADLINE_S, eventually, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import Write
 from airflow_provider.group.declarative.protocol.layout import Layout
@@ -149,6 +151,43 @@ def test_each_record_has_one_result_if_a_fatal_error_comes_while_it_is_waited_fo
         producer.produce("g.status", key=b"a", value=b"1", partition=0, delivered=told)
     producer.close(DEADLINE_S)
     assert sorted(results) == [*range(5)]
+
+
+class Noted(Producer):
+    """One that weak references can be made of."""
+
+
+OWN_THREAD = "cospark-discarded-client"
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["polled", "not polled"])
+async def test_no_event_loop_destroys_a_producer(brokers: MockBrokers, *, looks: bool) -> None:
+    """It would stand still while one of the producer's threads looks for a broker's name."""
+    config = {"bootstrap.servers": brokers.servers, **COMMON, "enable.idempotence": True, "linger.ms": 1}
+    destroyed_by: list[str] = []
+    made = 0
+
+    def make() -> Producer:
+        nonlocal made
+        made += 1
+        producer = Noted(config)
+        weakref.finalize(producer, lambda: destroyed_by.append(threading.current_thread().name))
+        return producer
+
+    brokers.fail(INIT_PRODUCER_ID, BrokerError.CLUSTER_AUTHORIZATION_FAILED)
+    producer = LastingProducer(make, delivery_timeout_ms=60_000)
+
+    def is_replaced() -> bool:
+        producer.produce("g.status", key=b"a", value=b"1", partition=0, delivered=lambda *_: None)
+        if looks:
+            producer.poll(0)
+        return made == 2
+
+    await eventually(is_replaced)
+    await eventually(lambda: destroyed_by)
+    producer.close(DEADLINE_S)
+    await eventually(lambda: len(destroyed_by) == 2)
+    assert {*destroyed_by} == {OWN_THREAD}
 
 
 def _told(results: list[int], number: int, _error: KafkaError | None, _message: Message | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider.kafka.topics.administration.destroying import destroy_apart
+from airflow_provider.kafka.destroying import destroy_apart
 
 K = TypeVar("K")
 T = TypeVar("T")

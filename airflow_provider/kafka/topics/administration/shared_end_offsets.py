@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from airflow_provider.kafka.topics.administration.destroying import destroy_apart
+from airflow_provider.kafka.destroying import destroy_apart
 from airflow_provider.kafka.topics.administration.partition_ends import End, LatestOffsets
 
 Answers = Mapping[str, End]

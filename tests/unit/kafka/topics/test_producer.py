@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.kafka import lasting_producer
 from airflow_provider.kafka.topics import producer
@@ -176,6 +178,37 @@ async def test_what_a_producer_does_not_take_after_a_fatal_error_is_written_by_t
         assert len(made) == 2
     finally:
         writer.close()
+
+
+async def test_a_producer_is_destroyed_when_no_call_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the thread that comes back would destroy it, and nobody would hear of the next one's results."""
+    polled, back, destroyed_by = threading.Event(), threading.Event(), []
+
+    class Polled(Ended):
+        def poll(self, timeout: float) -> int:
+            polled.set()
+            assert back.wait(DEADLINE_S)
+            return 0
+
+    def make(_kind: object, _config: object) -> HeldProducer:
+        if polled.is_set():
+            return HeldProducer()
+        made = Polled()
+        weakref.finalize(made, lambda: destroyed_by.append(threading.current_thread().name))
+        return made
+
+    monkeypatch.setattr(producer, "make_client", make)
+    writer = TopicWriter({}, Outage("nowhere:9"))
+    try:
+        await eventually(polled.is_set)
+        writer.send("g.status", "task:a:0", b"")
+        assert not destroyed_by
+        back.set()
+        await eventually(lambda: destroyed_by)
+    finally:
+        back.set()
+        writer.close()
+    assert destroyed_by == ["cospark-discarded-client"]
 
 
 async def test_a_record_that_is_never_told_of_is_given_up_once_and_blocks_nobody(
