@@ -22,7 +22,11 @@ class Clients:
         config = settings.librdkafka()
         self.outage = Outage(settings.bootstrap_servers)
         self.admin = TopicAdmin(config, self.outage)
-        self.reader = TopicReader(config, self.outage)
+        try:
+            self.reader = TopicReader(config, self.outage)
+        except BaseException:
+            self.admin.close()
+            raise
         self._config = config
         self._lock = threading.Lock()
         self._writer: TopicWriter | None = None

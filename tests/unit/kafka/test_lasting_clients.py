@@ -10,9 +10,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
+from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from echo_machine import EchoMachine
 from mock_brokers import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -33,6 +35,7 @@ from airflow_provider.group.declarative.protocol.model import MemberEpoch
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.protocol.wire.messages.apis import decode_request
 from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.requests import worker_requests
 from airflow_provider.group.declarative.requests.worker_requests import WorkerRequests
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.server import ShardServer
@@ -42,12 +45,17 @@ from airflow_provider.group.declarative.server.shard_records.producer import Sha
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics import reader
+from airflow_provider.kafka.topics.administration import lasting_admin
+from airflow_provider.kafka.topics.errors import LastingError, TopicError
+from airflow_provider.kafka.topics.followed import FollowedTopics
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
 from airflow_provider.triggers.asset_watchers.bookmarks import Bookmark
 from airflow_provider.values.model import MemberId
+
+T = TypeVar("T")
 
 SHARDS = 4
 BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), member_epoch=MemberEpoch(1))
@@ -153,26 +161,39 @@ def test_each_record_has_one_result_if_a_fatal_error_comes_while_it_is_waited_fo
     assert sorted(results) == [*range(5)]
 
 
-class Noted(Producer):
-    """One that weak references can be made of."""
-
-
 OWN_THREAD = "cospark-discarded-client"
 
 
+@pytest.fixture
+def destroyed_by() -> list[str]:
+    """The threads that have destroyed clients."""
+    return []
+
+
+def noted(client: T, destroyed_by: list[str]) -> T:
+    """Note who destroys it."""
+    weakref.finalize(client, lambda: destroyed_by.append(threading.current_thread().name))
+    return client
+
+
+class NotedProducer(Producer):
+    """One that weak references can be made of."""
+
+
+class NotedAdminClient(AdminClient):
+    """One that weak references can be made of."""
+
+
 @pytest.mark.parametrize("looks", [True, False], ids=["polled", "not polled"])
-async def test_no_event_loop_destroys_a_producer(brokers: MockBrokers, *, looks: bool) -> None:
+async def test_no_event_loop_destroys_a_producer(brokers: MockBrokers, destroyed_by: list[str], *, looks: bool) -> None:
     """It would stand still while one of the producer's threads looks for a broker's name."""
     config = {"bootstrap.servers": brokers.servers, **COMMON, "enable.idempotence": True, "linger.ms": 1}
-    destroyed_by: list[str] = []
     made = 0
 
     def make() -> Producer:
         nonlocal made
         made += 1
-        producer = Noted(config)
-        weakref.finalize(producer, lambda: destroyed_by.append(threading.current_thread().name))
-        return producer
+        return noted(NotedProducer(config), destroyed_by)
 
     brokers.fail(INIT_PRODUCER_ID, BrokerError.CLUSTER_AUTHORIZATION_FAILED)
     producer = LastingProducer(make, delivery_timeout_ms=60_000)
@@ -188,6 +209,35 @@ async def test_no_event_loop_destroys_a_producer(brokers: MockBrokers, *, looks:
     producer.close(DEADLINE_S)
     await eventually(lambda: len(destroyed_by) == 2)
     assert {*destroyed_by} == {OWN_THREAD}
+
+
+def refused(_config: object) -> Any:
+    raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "Local: Invalid argument or configuration"))
+
+
+async def test_no_event_loop_destroys_the_consumer_of_replies_to_requests_that_can_t_be_written(
+    brokers: MockBrokers, destroyed_by: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noting(Consumer):
+        def close(self) -> None:
+            destroyed_by.append(threading.current_thread().name)
+            super().close()
+
+    monkeypatch.setattr(worker_requests, "Consumer", Noting)
+    monkeypatch.setattr(worker_requests, "Producer", refused)
+    with pytest.raises(LastingError):
+        WorkerRequests(settings_of(brokers), heard=lambda _: None, failed=lambda *_: None)
+    await eventually(lambda: destroyed_by == [OWN_THREAD])
+
+
+async def test_no_event_loop_destroys_the_admin_client_of_topics_that_can_t_be_read(
+    brokers: MockBrokers, destroyed_by: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lasting_admin, "AdminClient", lambda config: noted(NotedAdminClient(config), destroyed_by))
+    monkeypatch.setattr(reader, "Consumer", refused)
+    with pytest.raises(LastingError):
+        FollowedTopics(settings_of(brokers), "g").attach()
+    await eventually(lambda: destroyed_by == [OWN_THREAD])
 
 
 def _told(results: list[int], number: int, _error: KafkaError | None, _message: Message | None) -> None:

@@ -28,6 +28,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     encode_request,
     request_of,
 )
+from airflow_provider.kafka.destroying import destroy_apart
 from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
@@ -137,23 +138,27 @@ class WorkerRequests:
             "fetch.error.backoff.ms": 50,
         }
         self._consumer = make_client(Consumer, {**self._consumer_config})
-        self._producer: Final = LastingProducer(
-            lambda: make_client(
-                Producer,
-                {
-                    **config,
-                    **COMMON,
-                    "error_cb": lambda error: tell(self._outage, error),
-                    "acks": "all",
-                    "enable.idempotence": True,
-                    # Don't delay requests to batch them: those of one turn of the loop are sent together anyway.
-                    "linger.ms": 1,
-                    "message.max.bytes": LARGEST_VALUE,
-                    "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
-                },
-            ),
-            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
-        )
+        try:
+            self._producer: Final = LastingProducer(
+                lambda: make_client(
+                    Producer,
+                    {
+                        **config,
+                        **COMMON,
+                        "error_cb": lambda error: tell(self._outage, error),
+                        "acks": "all",
+                        "enable.idempotence": True,
+                        # Don't delay requests to batch them: those of one turn of the loop are sent together anyway.
+                        "linger.ms": 1,
+                        "message.max.bytes": LARGEST_VALUE,
+                        "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
+                    },
+                ),
+                delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            )
+        except BaseException:
+            destroy_apart(self._consumer.close)
+            raise
         self._thread: Final = threading.Thread(target=self._run, name="cospark-worker-requests", daemon=True)
 
     def open(self, *, appear_s: float = APPEAR_S) -> None:
