@@ -26,6 +26,7 @@ from airflow_provider.state.records import ControlRecord, Event, JobDefinition, 
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.scaling import Goal, ScaleDown
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.deadlines import Patience
 from airflow_provider.values.model import TaskId
 
 T = TypeVar("T")
@@ -148,7 +149,7 @@ def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float | Non
         ends = run(lambda: admin.end_offsets((topic,), timeout_s=patience_s))
         collector = _Collector(topic, ends[topic])
         reader.follow({topic: collector})
-        collector.wait(patience_s, while_progress=timeout_s is None)
+        collector.wait(timeout_s)
     except FutureTimeoutError:
         if outage.away:
             raise BrokerAwayError(outage.servers, f"reading {topic}", outage.reason) from None
@@ -171,18 +172,18 @@ class _Collector:
         self.done: Future[None] = Future()
         self.reached(0)
 
-    def wait(self, patience_s: float, *, while_progress: bool) -> None:
+    def wait(self, timeout_s: float | None) -> None:
         """Wait until the end is reached.
 
-        :param while_progress: wait on if something was read in that time
+        :param timeout_s: the longest time; None: as long as there is progress
         :raises FutureTimeoutError: if it is not reached in time
         """
+        patience = Patience(timeout_s, step_s=DEFAULT_TIMEOUT_S, reached=self._read)
         while True:
-            before = self._read
             try:
-                return self.done.result(patience_s)
+                return self.done.result(patience.left_s())
             except FutureTimeoutError:
-                if not while_progress or self._read == before:
+                if not patience.lasts(self._read):
                     raise
 
     def take(self, records: Sequence[Record]) -> None:

@@ -1,11 +1,11 @@
-"""Awaits something for a limited time: one thing, or several that share the time."""
+"""Awaits something for a limited time: one thing, several that share the time, or what goes on step by step."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
@@ -30,6 +30,34 @@ class Deadline:
         :param but_s: what it must leave to the waits after it
         """
         return max(least_s, self._at - but_s - time.monotonic())
+
+
+class Patience:
+    """How long to wait for something that is reached step by step.
+
+    :param timeout_s: the longest time, from now; None: as long as there is progress
+    :param step_s: without a longest time, how long to wait for the next progress
+    :param reached: how far it is now
+    """
+
+    def __init__(self, timeout_s: float | None, *, step_s: float, reached: object) -> None:
+        self._step_s: Final = step_s if timeout_s is None else None
+        self._deadline = Deadline(step_s if timeout_s is None else timeout_s)
+        self._reached = reached
+
+    def left_s(self) -> float:
+        """How much time is left."""
+        return self._deadline.left_s()
+
+    def lasts(self, reached: object) -> bool:
+        """Whether to wait on, although the time is over. Then it is counted anew.
+
+        :param reached: how far it is now
+        """
+        if self._step_s is None or reached == self._reached:
+            return False
+        self._reached, self._deadline = reached, Deadline(self._step_s)
+        return True
 
 
 async def wait_at_most(timeout_s: float | None, work: Awaitable[T]) -> T:

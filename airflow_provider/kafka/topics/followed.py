@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -27,7 +26,7 @@ from airflow_provider.state.records import TopicNames
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.topic_view import About
-from airflow_provider.values.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.deadlines import DeadlineError, Patience, wait_at_most
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -219,28 +218,25 @@ class FollowedTopics:
         :raises TopicRenewedError: if a topic was deleted and created again since this process began to read it
         :raises BrokerAwayError: if no broker answers in time
         """
-        patience_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-        deadline = time.monotonic() + patience_s
         feed, jobs, status = self._followed(), self.names.jobs, self.names.status
         read = {jobs: feed.jobs.offset, status: feed.status.offset}
-        ends = await self._open().admin.end_offsets((jobs, status), timeout_s=patience_s)
+        patience = Patience(timeout_s, step_s=DEFAULT_TIMEOUT_S, reached=(feed.jobs.offset, feed.status.offset))
+        ends = await self._open().admin.end_offsets((jobs, status), timeout_s=patience.left_s())
         for topic in read:
             if ends[topic] < read[topic]:
                 raise TopicRenewedError(topic)
         self._ends = ends
         while True:
-            before = feed.jobs.offset, feed.status.offset
             try:
                 await self._wait(
                     lambda: feed.jobs.offset >= ends[jobs] and feed.status.offset >= ends[status],
-                    timeout_s=max(0.0, deadline - time.monotonic()),
+                    timeout_s=patience.left_s(),
                     waiting_for="the end of the topics",
                 )
                 return
             except TopicTimeoutError:
-                if timeout_s is not None or before == (feed.jobs.offset, feed.status.offset):
+                if not patience.lasts((feed.jobs.offset, feed.status.offset)):
                     raise
-                deadline = time.monotonic() + patience_s
 
     async def wait_for(
         self, predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from airflow_provider.values.deadlines import DeadlineError, wait_at_most
+from airflow_provider.values.deadlines import DeadlineError, Patience, wait_at_most
 
 
 async def test_the_result_comes_in_time() -> None:
@@ -101,3 +101,20 @@ async def test_an_error_at_the_moment_of_a_cancellation_is_not_logged() -> None:
     await asyncio.sleep(0)
     gc.collect()
     assert told == []
+
+
+def test_patience_lasts_as_long_as_there_is_progress() -> None:
+    patience = Patience(None, step_s=0.0, reached=(3, 4))
+    assert not patience.lasts((3, 4))
+    patience = Patience(None, step_s=60, reached=(3, 4))
+    assert patience.lasts((3, 5))
+    assert not patience.lasts((3, 5)), "since then there was none"
+
+
+@pytest.mark.turned_clock
+async def test_the_time_is_counted_anew_after_progress_only() -> None:
+    steps, ends = Patience(None, step_s=60, reached=0), Patience(70, step_s=60, reached=0)
+    await asyncio.sleep(65)
+    assert (steps.left_s(), round(ends.left_s())) == (0, 5)
+    assert (steps.lasts(1), ends.lasts(1)) == (True, False)
+    assert (round(steps.left_s()), round(ends.left_s())) == (60, 5)
