@@ -236,7 +236,7 @@ def computed(
             policy=scope.policy,
             now_ms=NOW,
             reason=command.reason,
-            spoken_epoch=topics.spoken_epoch,
+            spoken_epoch=max(topics.spoken_epoch, command.epoch),
             revocation_rank=dict.fromkeys(said.started, 1),
             stateful=scope.stateful,
             ready=said.ready_as({WorkerId(member.instance_id or ""): member.member_id for member in command.members}),

@@ -8,6 +8,7 @@ first), or a unit test. ``test_mutations`` plays them all.
 from __future__ import annotations
 
 from simulation.declarative.mutations import DECLARATIVE_MUTATIONS
+from simulation.epoch_mutations import EPOCH_MUTATIONS
 from simulation.failure_mutations import FAILURE_MUTATIONS
 from simulation.hint_mutations import HINT_MUTATIONS
 from simulation.learner_mutations import LEARNER_MUTATIONS
@@ -31,9 +32,6 @@ _BOTH = "nothing_is_assigned_and_revoked_in_one_round"
 _WAIT = "lost_tasks_wait_at_most_the_delay"
 _DEADLINE = "the_deadline_survives_leaders"
 _NO_BALANCE = "nothing_is_revoked_for_balance_while_a_delay_runs"
-_GROW = "epochs_only_grow"
-_OWN_EPOCH = "each_round_has_an_epoch_of_its_own"
-_HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
 _STALE = "a_stale_epoch_never_wins"
 _SPREAD = "the_spread_is_at_most_one"
 _TOLD = "the_status_topic_tells_what_runs"
@@ -234,22 +232,6 @@ MUTATIONS = (
         plan="calm",
         broken=(_DEADLINE,),
         seed=11,
-    ),
-    Mutation(
-        name="takes the coordinator's generation for an epoch",
-        module="airflow_provider.state.rounds.classic",
-        edits=(("    if last is None:\n        return Epoch(generation)\n", "    return Epoch(generation)\n"),),
-        plan="wild",
-        broken=(_OWN_EPOCH, _GROW, _HIGHER),
-    ),
-    Mutation(
-        name="counts on from the last record though later ones were never written",
-        module=f"{LEADING}.leader",
-        edits=(("    return max(epoch, Epoch(call.spoken_epoch + 1))\n", "    return epoch\n"),),
-        unit_test=(
-            "tests/unit/group/classic/leader/test_leader.py"
-            "::test_a_new_count_begins_above_the_epochs_of_rounds_whose_record_was_never_written"
-        ),
     ),
     # ---- the assignor
     Mutation(
@@ -492,6 +474,7 @@ MUTATIONS = (
         broken=(_FENCE, _TWO_RUN),
         seed=16,
     ),
+    *EPOCH_MUTATIONS,
     *FAILURE_MUTATIONS,
     *LEARNER_MUTATIONS,
     *PORTION_MUTATIONS,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from simulation.world import SETTINGS, World
 
-from airflow_provider.values.model import TaskId, planner_of
+from airflow_provider.values.model import ConnectProtocol, TaskId, planner_of
 
 TASKS = [planner_of("a"), *(TaskId("a", index) for index in range(4))]
 
@@ -62,6 +64,28 @@ def test_forgotten_again_and_again(world: World) -> None:
             world.run(200)
         world.run_until(lambda: world.settled, within_ms=30_000)
     seen = epochs(world)
+    assert seen == sorted(set(seen))
+
+
+@pytest.mark.parametrize("protocol", [ConnectProtocol.SESSIONED, ConnectProtocol.EXTENSIBLE])
+def test_a_round_is_above_those_that_its_leader_was_in_though_no_record_tells(protocol: ConnectProtocol) -> None:
+    """All records since the coordinator began to count again are stuck. When it has passed the generation of the last
+    record, that looks as if it had never begun again; but the leader has been in later rounds.
+    """
+    world = settled_group(World(5, settings=replace(SETTINGS, protocol=protocol)))
+    assert world.record is not None
+    generation = world.record.generation
+    die_and_be_forgotten(world)
+    for worker in ("w1", "w2", "w3"):
+        world.start(worker).hush(600_000)
+        world.run(5_000)
+    assert world.coordinator.generation <= generation
+    assert world.coordinator.leader == "w1"
+    world.kill("w1")
+    world.run_until(lambda: world.coordinator.generation > generation, within_ms=60_000)
+    world.run(1_000)
+    assert world.rounds[-1].seen.generation > generation
+    seen = [each.record.epoch for each in world.rounds]
     assert seen == sorted(set(seen))
 
 

@@ -2,6 +2,17 @@
 
 The coordinator counts generations from 1 again once it has forgotten a group, but an epoch always grows. A rebalance is
 identified by its generation and its leader's member id: the coordinator never gives the same member id twice.
+
+Within one count of generations, epochs are at a fixed distance from them. So all members get the same epoch for a round
+from any record of the count, and it does not matter which records are late or lost. A new count shows only by a
+generation that is not above that of the last record. If the new count passes that generation and none of its rounds has
+left a record, its next round looks like one of the old count. Then an epoch is only certain to be above those that a
+record or a member tells (:mod:`~airflow_provider.group.classic.leader.leader`).
+
+Member ids can't tell a new count safely, though it has none of those in the last record. They may all have changed
+within one count, too, and a wrong guess changes the distance. Up to version 2, a follower does not know who else is in
+the round, so it could not make the same guess as its leader. And if the record of a round with a wrong guess is lost, a
+leader that has read a late, earlier record continues with the lower distance.
 """
 
 from __future__ import annotations

@@ -48,6 +48,14 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
     )
 
 
+def spoken_epoch(call: Call, states: States) -> Epoch:
+    """The highest epoch in any record of a worker or a task, or in which a member was. What nobody can have counted up
+    to is not believed, as in records (:func:`~airflow_provider.state.views.status_view.check_counts`).
+    """
+    said = (state.epoch for state in states.values() if state.epoch is not None)
+    return max([call.spoken_epoch, *(epoch for epoch in said if epoch <= call.now_ms * 1_000)])
+
+
 def _pending(call: Call, known: Round) -> Tasks:
     """The owned tasks that have not started: tasks that have started have a rank."""
     return NO_TASKS.union(*known.owned.values()).difference(call.revocation_rank)

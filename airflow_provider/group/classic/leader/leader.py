@@ -109,6 +109,7 @@ def _lead(
     if isinstance(header, ExtensibleAssignment):
         owned = {name: state.owned.tasks() for name, state in states.items()}
         kept = kept_of(owned, call.failed)
+        call = replace(call, spoken_epoch=extensible_round.spoken_epoch(call, states))
         known, memory = _known(call, owned, kept, cause)
         learners = keeping(extensible_round.decide(call, known, memory, states), kept.shares)
         record = _record(call, names, leader, learners, learners.memory.cooperative, cause)
@@ -166,8 +167,9 @@ def _record(
 
 
 def _epoch(call: Call) -> Epoch:
-    """The epoch of this round: above the epochs in all records. The last group record alone does not tell: it is lost
-    if the leader dies before it has written it, and the coordinator may have forgotten the group's generation.
+    """The epoch of this round: above the epochs in all records, and of the rounds that members say they were in. The
+    last group record alone does not tell: it is lost if the leader dies before it has written it, and the coordinator
+    may have forgotten the group's generation.
     """
     last = call.last_record
     epoch = epoch_of(call.generation, call.leader, last)

@@ -39,7 +39,7 @@ class Call:
     :param ended: tasks that have ended by themselves. A member that did not know this when it joined still reports
         them. It releases them by itself, without another round
     :param failed: those of ``ended`` that have failed for good. The worker that reports such a task keeps it
-    :param spoken_epoch: the highest epoch in any record of a worker or a task; 0: there is none
+    :param spoken_epoch: the highest epoch in any record of a worker or a task, or in which this member was; 0: none
     :param jobs_end: the end of the jobs topic after all had joined; None: unknown, so all offsets are believed
     :param named: members that keep their name when they return: static ones do, Java Connect's do not
     :param absent: what workers that were in the last round, and are not in this one, have said of their absence

@@ -234,7 +234,8 @@ class SendJoin(Command):
 class PerformAssignment(Command):
     """Compute all members' assignments, as this member leads, and feed :class:`AssignmentComputed`.
 
-    ``last_record`` is the newest that the member knows; its own may still be on its way to the status topic.
+    ``last_record`` is the newest that the member knows; its own may still be on its way to the status topic. ``epoch``
+    is that of the last round that the member was in, whose record may never have been written.
     """
 
     seq: int
@@ -245,6 +246,7 @@ class PerformAssignment(Command):
     members: tuple[JoinedMember, ...]
     reason: str
     last_record: ClassicRecord | None = None
+    epoch: Epoch = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

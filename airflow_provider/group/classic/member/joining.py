@@ -138,6 +138,7 @@ def on_joined(member: Transition, event: Joined) -> None:
                 members=event.members,
                 reason=state.join_reason,
                 last_record=state.record,
+                epoch=state.epoch,
             )
         )
     else:

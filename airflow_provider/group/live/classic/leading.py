@@ -75,7 +75,7 @@ def gather_call(
         revocation_rank=revocation_rank(status.tasks),
         ended=ended,
         failed=frozenset(task for task in failed if has_failed(task, jobs, status.tasks)),
-        spoken_epoch=spoken_epoch(status),
+        spoken_epoch=max(spoken_epoch(status), command.epoch),
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
         absent={} if last is None else absent_since(last, command.members, status.workers),
