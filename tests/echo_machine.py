@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from airflow_provider.group.declarative.coordinator.desk import MadeOf, Untaken
 from airflow_provider.group.declarative.coordinator.events import (
     BridgeClaims,
     Effects,
@@ -83,11 +82,6 @@ class EchoMachine:
 
     def instance_of(self, group_id: str, member_id: MemberId) -> str | None:
         return self._instances.get((group_id, member_id))
-
-    def made_of(self, group_id: str) -> MadeOf:
-        return MadeOf(frozenset(), NO_TASKS)
-
-    def keep_target(self, group_id: str, untaken: Untaken) -> None: ...
 
     def claims(self, group_id: str) -> BridgeClaims:
         return BridgeClaims()

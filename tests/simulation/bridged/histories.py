@@ -19,13 +19,12 @@ CONVERGES_MS: Final = 400_000
 class History:
     """One history.
 
-    :param server_side: whether the coordinator computes assignments itself
     :ivar world: where it takes place
     """
 
-    def __init__(self, seed: int, *, server_side: bool = True) -> None:
+    def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"{seed}/history")
-        self.world = BridgedWorld(seed, server_side=server_side)
+        self.world = BridgedWorld(seed)
         self._classic = set(WORKERS)
         self._declarative: set[str] = set()
         self._starts = 0

@@ -80,7 +80,7 @@ class BridgedWorld:
     :ivar moves: how often a task moved from one side to the other
     """
 
-    def __init__(self, seed: int, *, server_side: bool = True) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(f"{seed}/bridged")
         self.moves = 0
@@ -89,7 +89,7 @@ class BridgedWorld:
         self.classic = ClassicSide(self, seed)
         self.clock = self.classic.clock
         self._bridges: dict[Candidate, SimulatedBridges] = {}
-        self.declarative = DeclarativeSide(self, seed, server_side=server_side, bridges=self._bridges_of)
+        self.declarative = DeclarativeSide(self, seed, bridges=self._bridges_of)
 
     def _bridges_of(self, candidate: Candidate) -> SimulatedBridges:
         self._bridges[candidate] = SimulatedBridges(self, candidate)

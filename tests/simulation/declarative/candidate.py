@@ -136,8 +136,7 @@ class Candidate:
         do()
 
     def _load(self) -> None:
-        wall_ahead_ms = self.world.wall - self.clock.now
-        machine = Coordinator(self.settings, wall_ahead_ms=wall_ahead_ms)
+        machine = Coordinator(self.settings)
         log = SimulatedLog(self.world.topics, lambda: self.world.candidates.owner is self)
         if self.world.bridges is not None:
             self._crossing = Crossing(machine, self.world.bridges(self), self._hear)

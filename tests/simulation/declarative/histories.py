@@ -115,7 +115,6 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
     world = World(
         seed,
         policy=rng.choice(POLICIES),
-        server_side=rng.random() < 0.25,
         coordinators=3,
         clock_drift_ppm=DRIFT_PPM,
         wall_skew_ms=SKEW_MS,

@@ -23,9 +23,8 @@ from simulation.declarative.wire import GOOD, Weather
 from simulation.failing import HistoryError
 
 from airflow_provider.assignment.policy import Deferred, Policy
-from airflow_provider.group.declarative.assignors import assignors_offered
+from airflow_provider.group.declarative.assignors import CooperativeAssignor, assignors_offered
 from airflow_provider.group.declarative.assignors.client_assignor import ClientSideAssignor
-from airflow_provider.group.declarative.coordinator.assignors.server_assignor import server_assignors
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.group.declarative.member.settings import DeclarativeSettings
 from airflow_provider.group.declarative.member.state import Phase
@@ -52,7 +51,6 @@ class World:
     """A group, its topics, its workers and its coordinators.
 
     :param policy: of the assignor
-    :param server_side: whether the coordinator computes assignments itself
     :param coordinators: the number of candidates
     :param clock_drift_ppm: how much faster or slower than the world's a process's clock may be, in millionths; two of
         them differ by up to twice that
@@ -68,7 +66,6 @@ class World:
         seed: int = 0,
         *,
         policy: Policy = Deferred(),  # noqa: B008  # frozen
-        server_side: bool = False,
         coordinators: int = 1,
         clock_drift_ppm: int = 0,
         wall_skew_ms: int = 0,
@@ -83,8 +80,7 @@ class World:
         self.clock_drift_ppm = clock_drift_ppm
         self.wall_skew_ms = wall_skew_ms
         self.slow = slow
-        self.assignors: tuple[ClientSideAssignor, ...] = () if server_side else assignors_offered(policy=policy)
-        self.server_assignor = "cooperative" if server_side else None
+        self.assignors: tuple[ClientSideAssignor, ...] = assignors_offered(policy=policy)
         self.jobs = Jobs()
         self.weather: Weather = GOOD
         self.is_slow_to_load = self.at_peace = False
@@ -102,11 +98,9 @@ class World:
         self.checks = Checks(self)
         self.topics = ShardTopics(random.Random(f"{seed}/topics"), committed=self._committed, replied=self._replied)
         self.candidates: Candidates
-        servers = server_assignors(policy)
-        self._cooperative = servers["cooperative"]
+        self._cooperative = CooperativeAssignor(policy=policy)
         granted = CoordinatorSettings(
             session_timeout_ms=10_000,
-            server_assignors=servers if server_side else {},
             migration=MigrationPolicy.DISABLED if bridges is None else MigrationPolicy.BIDIRECTIONAL,
         )
         self.candidates = Candidates(self, coordinators, granted)
@@ -146,12 +140,7 @@ class World:
     # ---- workers
 
     def settings_of(self, worker: str) -> DeclarativeSettings:
-        return DeclarativeSettings(
-            group_id="g",
-            worker=WorkerId(worker),
-            server_assignor=self.server_assignor,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-        )
+        return DeclarativeSettings(group_id="g", worker=WorkerId(worker), rebalance_timeout_ms=REBALANCE_TIMEOUT_MS)
 
     def _process(self, worker: str) -> Process:
         name = f"{worker}.{next(self._numbers)}"
@@ -306,7 +295,8 @@ class World:
 
     def _another_is_due(self) -> bool:
         """Whether the assignor wanted another assignment after the target, whoever computed it."""
-        return self._cooperative.due_at_ms(self.checks.group.target) is not None
+        shares = self.checks.group.target.members.values()
+        return any(self._cooperative.on_assignment(share) is not None for share in shares)
 
     # ---- the story
 

@@ -50,8 +50,7 @@ class GroupMember:
 class Group:
     """The input of an assignment: the proposal's ``Group``, with what else an assignor needs.
 
-    :param computing: the member that computes: its target may say when it is to ask for the next assignment. None: the
-        coordinator computes
+    :param computing: the member that computes: its target may say when it is to ask for the next assignment
     :param members: the members of the group
     :param departed: former members that have tasks in the last target assignment, or for which it delays some
     :param configured: the planners and tasks that exist
@@ -66,7 +65,7 @@ class Group:
     :param held_back: workers that may not be started, by their names, likewise: they get nothing new
     """
 
-    computing: MemberId | None
+    computing: MemberId
     members: Mapping[MemberId, GroupMember]
     departed: Mapping[MemberId, GroupMember] = field(default_factory=dict)
     configured: Tasks = NO_TASKS

@@ -214,12 +214,11 @@ def _pace(policy: Policy, settled: Settled, known: _Known) -> _Pace:
 def _assignment(group: Group, known: _Known, settled: Settled, pace: _Pace, shares: Shares) -> Assignment:
     version = max(COMPATIBLE, min(said.version for said in group.members.values()))
     former = still_planned(known.round, known.memory, settled.difference.removed)
-    asks = min(group.members) if group.computing is None else group.computing
     lost = settled.lost_work
 
     def target(member: MemberId, name: WorkerId) -> MemberTarget:
         remembered = Remembered(former=former.get(name, NO_TASKS))
-        if member == asks:
+        if member == group.computing:
             remembered = replace(remembered, asks_at_ms=pace.asks_at_ms, next_moves_at_ms=pace.next_moves_at_ms)
         return MemberTarget(tasks=shares[name], metadata=encode_remembered(remembered, version))
 

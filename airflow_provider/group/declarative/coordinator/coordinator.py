@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.group.declarative.coordinator.desk import Desk, MadeOf, Untaken
+from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import (
     BridgeClaims,
     BridgeLost,
@@ -74,14 +74,10 @@ class Coordinator:
     """The coordinator of the groups of one shard: takes events, and returns records and replies.
 
     It has no clock and does no I/O. Only one thread may use it.
-
-    :param wall_ahead_ms: what to add to ``now_ms`` to get wall clock time, in milliseconds since 1970. The end of a
-        delay is recorded in wall clock time, because the next coordinator may run on another host
     """
 
-    def __init__(self, settings: CoordinatorSettings, *, wall_ahead_ms: int = 0) -> None:
+    def __init__(self, settings: CoordinatorSettings) -> None:
         self.settings = settings
-        self._wall_ahead_ms = wall_ahead_ms
         self._desks: dict[str, Desk] = {}
         self._timers = Timers()
 
@@ -122,14 +118,6 @@ class Coordinator:
         """Why no target is computed for the group's epoch; None: there is one, or one is computed."""
         desk = self._desks.get(group_id)
         return None if desk is None else desk.stuck
-
-    def made_of(self, group_id: str) -> MadeOf:
-        """What a target of the group would be computed from now."""
-        return self._desk(group_id).made_of
-
-    def keep_target(self, group_id: str, untaken: Untaken) -> None:
-        """Let a group keep its target because no topic takes the next one. To be called before :meth:`loaded`."""
-        self._desk(group_id).untaken = untaken
 
     def claims(self, group_id: str) -> BridgeClaims:
         """What a new bridge of the group says it owns."""
@@ -195,7 +183,7 @@ class Coordinator:
                     _on_timer(turn, timer)
 
     def _turn(self, now_ms: int) -> Turn:
-        return Turn(self.settings, self._desks, self._timers, now_ms, self._wall_ahead_ms)
+        return Turn(self.settings, self._desks, self._timers, now_ms)
 
     def _desk(self, group_id: str) -> Desk:
         """The desk of this group. A group that is not known gets a new one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from airflow_provider.group.declarative.coordinator.assignors.prepared import Prepared
 from airflow_provider.group.declarative.coordinator.assignors.selection import Selected
@@ -38,24 +37,6 @@ class Computing:
     prepared: Prepared | None = None
 
 
-class MadeOf(NamedTuple):
-    """What a target is computed from, apart from the time."""
-
-    members: frozenset[MemberId]
-    configured: Tasks
-
-
-class Untaken(NamedTuple):
-    """A target that no topic takes. It is not computed again before its input has changed.
-
-    :param made_of: its input
-    :param why: why no topic takes it, for people
-    """
-
-    made_of: MadeOf
-    why: str
-
-
 @dataclass(slots=True)
 class Desk:
     """The state of one group, with what is not recorded.
@@ -67,7 +48,6 @@ class Desk:
     :param last_computed: the member that has computed the last target
     :param failed: members that were chosen for the next target and did not install a valid one in time
     :param stuck: why no target is computed for the group's epoch
-    :param untaken: a target that the coordinator's own assignor need not compute again
     :param replaced: former members whose instance ids other members have now, as long as they hold tasks
     :param bridge: what the group's bridge has said last, where groups have one; None: it is not in the classic group
     :param given_in: tasks that the bridge was given after the target was computed, with the epoch of that round.
@@ -83,7 +63,6 @@ class Desk:
     last_computed: MemberId | None = None
     failed: set[MemberId] = field(default_factory=set)
     stuck: str | None = None
-    untaken: Untaken | None = None
     replaced: set[MemberId] = field(default_factory=set)
     bridge: BridgeSaid | None = None
     given_in: dict[TaskId, Epoch] = field(default_factory=dict)
@@ -93,11 +72,6 @@ class Desk:
     def to_run(self) -> Tasks:
         """The configured tasks, by the latest information."""
         return self.state.configured if self.unrecorded is None else self.unrecorded
-
-    @property
-    def made_of(self) -> MadeOf:
-        """What a target would be computed from now."""
-        return MadeOf(frozenset(self.state.members), self.state.configured)
 
     def forget(self, member_id: MemberId) -> None:
         """Forget what concerns a member that has left or was removed."""

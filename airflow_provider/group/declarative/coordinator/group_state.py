@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from airflow_provider.group.declarative.coordinator import values
@@ -26,25 +25,15 @@ from airflow_provider.group.declarative.protocol.wire.keys import (
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import NO_TASKS, MemberId, TaskId, Tasks
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What decides whether members fit into one group. The members of a group have few different kinds.
-
-    :param server_assignor: the server side assignor that they ask for
-    :param ranges: name, minimum and maximum version of each client assignor, the preferred one first
-    """
-
-    server_assignor: str | None
-    ranges: tuple[tuple[str, int, int], ...]
+Kind = tuple[tuple[str, int, int], ...]
+"""What decides whether members fit into one group: the name, minimum and maximum version of each of their assignors,
+the preferred one first. The members of a group have few different kinds.
+"""
 
 
 def kind_of(member: Member) -> Kind:
     """The kind of a member."""
-    return Kind(
-        member.server_assignor,
-        tuple((one.name, one.minimum_version, one.maximum_version) for one in member.client_assignors),
-    )
+    return tuple((one.name, one.minimum_version, one.maximum_version) for one in member.client_assignors)
 
 
 class GroupState:

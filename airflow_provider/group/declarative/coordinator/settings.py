@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
-
-from airflow_provider.group.declarative.coordinator.assignors.prepared import ServerAssignor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +75,10 @@ class CoordinatorSettings:
         KIP-848's consumer protocol switched off
     :param session_timeout_ms: a member that is silent for so long is removed
     :param heartbeat_interval_ms: the time between two heartbeats of a member; a held heartbeat is answered after it
-    :param server_assignors: the coordinator's own assignors, by name
     :param migration: whether a group may have classic and declarative workers at the same time
     """
 
     enabled: bool = True
     session_timeout_ms: int = DEFAULT_SESSION_MS
     heartbeat_interval_ms: int = 3_000
-    server_assignors: Mapping[str, ServerAssignor] = field(default_factory=dict)
     migration: MigrationPolicy = MigrationPolicy.DISABLED

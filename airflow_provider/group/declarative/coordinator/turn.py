@@ -26,15 +26,12 @@ from airflow_provider.values.model import MemberId, Tasks
 class Turn:
     """A turn. All changes of a group go through it: :meth:`write` both applies and collects a record."""
 
-    __slots__ = ("_desks", "_records", "_replies", "_waking", "now_ms", "settings", "timers", "wall_ahead_ms")
+    __slots__ = ("_desks", "_records", "_replies", "_waking", "now_ms", "settings", "timers")
 
-    def __init__(
-        self, settings: CoordinatorSettings, desks: dict[str, Desk], timers: Timers, now_ms: int, wall_ahead_ms: int
-    ) -> None:
+    def __init__(self, settings: CoordinatorSettings, desks: dict[str, Desk], timers: Timers, now_ms: int) -> None:
         self.settings = settings
         self.timers = timers
         self.now_ms = now_ms
-        self.wall_ahead_ms = wall_ahead_ms
         self._desks = desks
         self._records: list[Record] = []
         self._replies: list[Reply] = []

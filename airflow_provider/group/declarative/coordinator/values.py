@@ -86,7 +86,6 @@ def _member_value(epoch: GroupEpoch, member: Member) -> ConnectWorkerGroupMember
         client_host=member.client_host,
         assignors=assignors_of(member.client_assignors),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        server_assignor=member.server_assignor,
     )
 
 
@@ -102,7 +101,6 @@ def member_of(value: object) -> Member | None:
         instance_id=value.instance_id or None,
         client_id=value.client_id,
         client_host=value.client_host,
-        server_assignor=value.server_assignor,
         client_assignors=client_assignors_of(value.assignors),
     )
 

@@ -45,7 +45,7 @@ class Request(str, Enum):
 class Started(Event):
     """The worker's process is up and has read the jobs topic up to ``config_offset``.
 
-    :param assignors: the assignors that it can run, the preferred one first; none if it asks for a server side assignor
+    :param assignors: the assignors that it can run, the preferred one first
     :param predecessor: what is known of the process that had the worker's name before
     """
 

@@ -41,7 +41,6 @@ def record_of(
     """
     names = {member: WorkerId(one.instance_id or member) for member, one in group.members.items()}
     gone = {member: WorkerId(one.instance_id or member) for member, one in group.departed.items()}
-    assert group.computing is not None, "a coordinator that computes itself writes no such record"
     return DeclarativeRecord(
         epoch=Epoch(epoch),
         leader=names[group.computing],

@@ -87,7 +87,6 @@ class Requesting(CommonTransition[MembershipState]):
             member_epoch=MemberEpoch(state.epoch),
             instance_id=settings.worker if whole else None,
             rebalance_timeout_ms=settings.rebalance_timeout_ms if whole else -1,
-            server_assignor=settings.server_assignor if whole else None,
             client_assignors=state.assignors if says_assignors else None,
             connectors_and_tasks=None if owned is None else units_of(owned),
         )

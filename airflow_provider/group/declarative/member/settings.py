@@ -12,13 +12,10 @@ class DeclarativeSettings(CommonSettings):
     """The settings of one membership. Session and heartbeat interval are granted by the coordinator with each answer;
     those given here only hold until its first answer.
 
-    :param server_assignor: the server side assignor that this member asks for; None: it offers its own assignors
     :param session_timeout_ms: the session until the coordinator has answered
     :param heartbeat_interval_ms: the time between heartbeats until the coordinator has answered
     :param rebalance_timeout_ms: how long the coordinator waits for this member to stop revoked tasks
     """
-
-    server_assignor: str | None = None
 
     @property
     def ready_from(self) -> float:

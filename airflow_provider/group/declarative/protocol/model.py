@@ -76,7 +76,6 @@ class Member:
     :param client_id: the client id of its Kafka client, for people
     :param client_host: the host of that client, for people
     :param rebalance_timeout_ms: how long it may take to stop revoked tasks
-    :param server_assignor: the server side assignor that it asks for; then it has no ``client_assignors``
     :param client_assignors: the assignors that it can run itself, the preferred one first
     """
 
@@ -84,7 +83,6 @@ class Member:
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    server_assignor: str | None = None
     client_assignors: tuple[ClientAssignor, ...] = ()
 
 

@@ -16,7 +16,6 @@ from airflow_provider.group.declarative.coordinator.settings import CoordinatorS
 from airflow_provider.group.declarative.server.migration.bridges import Bridges
 from airflow_provider.group.declarative.server.server import ShardObserver, ShardServer
 from airflow_provider.group.declarative.session_lengths import warn_of_short_sessions
-from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
 
@@ -34,15 +33,11 @@ def shard_server(
     """
     return ShardServer(
         settings,
-        lambda: _machine(coordinator),
+        lambda: Coordinator(coordinator),
         when_connected=lambda admin: warn_of_short_sessions(admin, coordinator),
         bridges=bridges,
         observer=observer,
     )
-
-
-def _machine(settings: CoordinatorSettings) -> Coordinator:
-    return Coordinator(settings, wall_ahead_ms=wall_ms() - now_ms())
 
 
 class _Open:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_provider.group.declarative.protocol.exchange import Write
 from airflow_provider.kafka.topics.errors import PassingError
 
 
@@ -29,10 +28,4 @@ class BlamedError(Exception):
 class OversizedError(ShardError):
     """A record or a reply is larger than its topic allows. The transaction has had no effect, and must not be tried
     again: that would block the shard for all its groups.
-
-    :ivar write: the record; None: not known
     """
-
-    def __init__(self, message: str, write: Write | None = None) -> None:
-        super().__init__(message)
-        self.write = write

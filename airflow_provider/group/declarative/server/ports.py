@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from airflow_provider.group.declarative.coordinator.desk import MadeOf, Untaken
 from airflow_provider.group.declarative.coordinator.events import BridgeClaims, Effects, Event, ToBridge
 from airflow_provider.group.declarative.protocol.exchange import Write
 from airflow_provider.group.declarative.protocol.wire.records import Record
@@ -33,12 +32,6 @@ class Machine(Protocol):
 
     def instance_of(self, group_id: str, member_id: MemberId) -> str | None:
         """The instance id of a member. None: it has none, or is not known."""
-
-    def made_of(self, group_id: str) -> MadeOf:
-        """What a target of the group would be computed from now."""
-
-    def keep_target(self, group_id: str, untaken: Untaken) -> None:
-        """Let a group keep its target because no topic takes the next one. To be called before :meth:`loaded`."""
 
     def claims(self, group_id: str) -> BridgeClaims: ...
 

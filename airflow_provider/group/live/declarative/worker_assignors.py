@@ -66,7 +66,7 @@ def absent_from(prepared: ConnectGroupPrepareAssignmentResponse, status: StatusS
 class WorkerAssignors:
     """The assignors of one worker.
 
-    :param assignors: the preferred one first; none if the coordinator computes by itself
+    :param assignors: the preferred one first
     :param slots: how many tasks the worker runs at the same time
     :ivar returns_ms: in how many milliseconds at most it returns if its process ends; None: not known
     """

@@ -70,10 +70,9 @@ class Shard:
     :ivar log: all records, as bytes
     """
 
-    def __init__(self, settings: CoordinatorSettings | None = None, *, now: int = 0, wall_ahead_ms: int = 0) -> None:
+    def __init__(self, settings: CoordinatorSettings | None = None, *, now: int = 0) -> None:
         self.settings = settings or CoordinatorSettings(session_timeout_ms=10_000)
-        self.wall_ahead_ms = wall_ahead_ms
-        self.coordinator = Coordinator(self.settings, wall_ahead_ms=wall_ahead_ms)
+        self.coordinator = Coordinator(self.settings)
         self.replayed = Coordinator(self.settings)
         self.now = now
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -148,7 +147,7 @@ class Shard:
         :param kept: which of the records it has left that later ones replace
         """
         last = {key: index for index, (key, _) in enumerate(self.log)}
-        self.coordinator = Coordinator(self.settings, wall_ahead_ms=self.wall_ahead_ms)
+        self.coordinator = Coordinator(self.settings)
         for index, (key, value) in enumerate(self.log):
             if index == last[key] or index in kept:
                 self.coordinator.replay(decode_record(key, value))

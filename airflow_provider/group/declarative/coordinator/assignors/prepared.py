@@ -1,10 +1,9 @@
-"""The state from which a target is computed, and the port of assignors that the coordinator runs."""
+"""The state from which a target is computed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from airflow_provider.group.declarative.protocol.model import Group, Member, MemberTarget, TargetAssignment
 from airflow_provider.values.model import MemberId
@@ -35,19 +34,3 @@ class Prepared:
     def said_by(self, departed: MemberId) -> Member | None:
         """What one of these says of itself if it is back, and otherwise had said when it left; None: not known."""
         return self.group.members.get(departed) or self.last_said.get(departed)
-
-
-class ServerAssignor(Protocol):
-    """A server side assignor: the coordinator computes a group's target with it."""
-
-    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
-        """Compute the target of the prepared epoch.
-
-        :param now_ms: wall clock, milliseconds since 1970
-        :param max_delay_ms: the group's scheduled delay, in milliseconds; None: the assignor's default
-        """
-
-    def due_at_ms(self, target: TargetAssignment) -> int | None:
-        """When another assignment is due although nothing has changed, by the wall clock, in milliseconds since 1970;
-        None: never.
-        """

@@ -49,7 +49,7 @@ def select(
 ) -> Selected | NobodyFits:
     """Select the member that computes the next target of a group, and the assignor.
 
-    :param members: one or more, all with client assignors, in the order in which they joined
+    :param members: one or more, in the order in which they joined
     :param last: the member that has computed the last target
     :param failed: members that are selected only if no other one can be: they did not install a target in time
     """
@@ -74,11 +74,7 @@ def unsupported(members: Mapping[MemberId, Member], member_id: MemberId, member:
     :param members: the members of the group, with or without this one
     """
     others = {one: other for one, other in members.items() if one != member_id}
-    for one, other in others.items():
-        if bool(other.client_assignors) != bool(member.client_assignors):
-            own, its = _kind(member), _kind(other)
-            return f"worker {member_id} has {own}, and worker {one} {its}: a group has one or the other"
-    if not others or not member.client_assignors:
+    if not others:
         return None
     problems = []
     for assignor in member.client_assignors:
@@ -146,7 +142,3 @@ def _lists(members: Mapping[MemberId, Member]) -> str:
     for member_id, member in members.items():
         by_list.setdefault(", ".join(one.name for one in member.client_assignors) or "none", []).append(member_id)
     return "; ".join(f"{in_short(who)} {'has' if len(who) == 1 else 'have'} {names}" for names, who in by_list.items())
-
-
-def _kind(member: Member) -> str:
-    return "client side assignors" if member.client_assignors else "none of its own"

@@ -1,4 +1,4 @@
-"""Gets a new target for a group: from a chosen member, or from an assignor of the coordinator.
+"""Gets a new target for a group from a chosen member.
 
 While the epoch of a group with members is above its target's, one of them is at work, or ``Desk.stuck`` says why not.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.group.declarative.coordinator.assignors.selection import NobodyFits, select
-from airflow_provider.group.declarative.coordinator.assignors.server_assignor import voted
 from airflow_provider.group.declarative.coordinator.desk import Computing, Desk
 from airflow_provider.group.declarative.coordinator.events import RequestArrived
 from airflow_provider.group.declarative.coordinator.handlers.installing import (
@@ -19,7 +18,7 @@ from airflow_provider.group.declarative.coordinator.handlers.installing import (
 )
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer
 from airflow_provider.group.declarative.coordinator.turn import Turn
-from airflow_provider.group.declarative.protocol.model import AWAY, TargetAssignment
+from airflow_provider.group.declarative.protocol.model import AWAY
 from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
@@ -46,66 +45,26 @@ def ensure_target(turn: Turn, desk: Desk) -> None:
     is computed afterwards.
     """
     state = desk.state
-    if state.epoch <= state.target.epoch or not state.members:
-        return
-    name = _asked_for(desk)
-    if name is not None:
-        _compute_here(turn, desk, name)
-    elif desk.computing is None:
+    if state.epoch > state.target.epoch and state.members and desk.computing is None:
         _choose(turn, desk)
 
 
-def _compute_here(turn: Turn, desk: Desk, name: str) -> None:
-    state, assignor = desk.state, turn.settings.server_assignors.get(name)
-    if assignor is None:
-        desk.stuck = f"most workers ask for the server side assignor {name!r}, which this coordinator does not have"
-        return
-    if _is_untaken(desk):
-        return
-    desk.stuck = None
-    wall_ms = turn.now_ms + turn.wall_ahead_ms
-    max_delay_ms = state.configuration.scheduled_rebalance_max_delay_ms
-    _install(turn, desk, assignor.compute(prepare(state, name), wall_ms, max_delay_ms))
-
-
 def set_due_timer(turn: Turn, desk: Desk) -> None:
-    """Set the timer for the next assignment that is due although nothing has changed.
-
-    It is due when a delay ends that the coordinator's own assignor has started, or some time after an assignor has
-    failed.
-    """
+    """Set the timer for another assignment if an assignor has failed; otherwise none is due before a change."""
     state = desk.state
     timer = Timer(Kind.DUE, state.group_id, MemberId(""))
     if state.target.error:
         turn.timers.set(timer, turn.now_ms + _FAILED_AGAIN_MS)
-        return
-    assignor = turn.settings.server_assignors.get(_asked_for(desk) or "")
-    due_ms = assignor.due_at_ms(state.target) if assignor is not None else None
-    if due_ms is None:
-        turn.timers.cancel(timer)
     else:
-        turn.timers.set(timer, due_ms - turn.wall_ahead_ms)
+        turn.timers.cancel(timer)
 
 
 def on_due_timer(turn: Turn, desk: Desk) -> None:
     """Begin an epoch because another assignment is due. If something has changed, one is under way already."""
     state = desk.state
-    if state.members and state.epoch <= state.target.epoch and not _is_untaken(desk):
+    if state.members and state.epoch <= state.target.epoch:
         turn.begin_epoch(desk)
         ensure_target(turn, desk)
-
-
-def _is_untaken(desk: Desk) -> bool:
-    """Whether the coordinator's assignor has already computed a target from this state that no topic takes."""
-    if desk.untaken is None or desk.untaken.made_of != desk.made_of:
-        return False
-    desk.stuck = desk.untaken.why
-    return True
-
-
-def _asked_for(desk: Desk) -> str | None:
-    """The server side assignor that the group has voted for, if any."""
-    return voted({kind.server_assignor: len(alike) for kind, alike in desk.state.kinds.items()})
 
 
 def on_compute_timer(turn: Turn, desk: Desk, member_id: MemberId) -> None:
@@ -145,14 +104,10 @@ def on_install(turn: Turn, event: RequestArrived, request: ConnectGroupInstallAs
     desk.computing = None
     desk.last_computed = None if request.error else request.member_id
     desk.failed = {request.member_id} if request.error else set()
-    _install(turn, desk, installed(request, prepared, desk.state.target))
-    ensure_target(turn, desk)
-
-
-def _install(turn: Turn, desk: Desk, target: TargetAssignment) -> None:
-    turn.set_target(desk, target)
+    turn.set_target(desk, installed(request, prepared, desk.state.target))
     set_due_timer(turn, desk)
     turn.wake_all(desk)
+    ensure_target(turn, desk)
 
 
 def _choose(turn: Turn, desk: Desk) -> None:

@@ -136,16 +136,14 @@ class _Heartbeat:
         """Whether its assignors fit those of the others. This is part of the validation, before anything changes."""
         heartbeat, state = self.heartbeat, self.desk.state
         name = heartbeat.server_assignor
-        if name is not None and name not in self.turn.settings.server_assignors:
-            known = ", ".join(sorted(self.turn.settings.server_assignors)) or "none"
-            message = f"this coordinator has no assignor {name}; it has: {known}"
+        if name is not None:
+            message = f"this coordinator has no assignor {name}; it has: none"
             return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, message)
-        says_nothing = name is None and heartbeat.client_assignors is None
         joins = heartbeat.member_epoch == JOINING and is_first(heartbeat) and self.member_id not in state.members
-        if says_nothing and not joins:
+        if heartbeat.client_assignors is None and not joins:
             return True
         said = self._said()
-        if said.server_assignor is None and not said.client_assignors:
+        if not said.client_assignors:
             return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"{self.member_id} has no assignor: name one")
         wrong = selection.unsupported(self._one_of_each_other_kind(), self.member_id, said)
         return wrong is None or self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, wrong)

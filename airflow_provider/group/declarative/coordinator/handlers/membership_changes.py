@@ -45,11 +45,8 @@ def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: 
             client_id=event.client_id,
             client_host=event.client_host,
         )
-    if heartbeat.server_assignor is not None:
-        member = replace(member, server_assignor=heartbeat.server_assignor, client_assignors=())
-    elif heartbeat.client_assignors:
-        client_assignors = client_assignors_of(heartbeat.client_assignors)
-        member = replace(member, server_assignor=None, client_assignors=client_assignors)
+    if heartbeat.client_assignors:
+        member = replace(member, client_assignors=client_assignors_of(heartbeat.client_assignors))
     return member
 
 
@@ -82,7 +79,7 @@ def change(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
 
 def assigned_alike(one: Member, other: Member) -> bool:
     """Whether an assignor is told the same of both."""
-    return one.client_assignors == other.client_assignors and one.server_assignor == other.server_assignor
+    return one.client_assignors == other.client_assignors
 
 
 def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, member: Member) -> None:

@@ -53,7 +53,7 @@ class ConnectWorkerGroupMemberMetadataValue:
     :param client_host: the host of that client, for people
     :param assignors: the assignors that it can run itself, the preferred one first
     :param rebalance_timeout_ms: how long it may take to stop revoked tasks; -1: not known
-    :param server_assignor: the server side assignor that it asks for
+    :param server_assignor: the server side assignor that it asks for; None: coordinators here have none
     """
 
     group_epoch: GroupEpoch

@@ -68,7 +68,7 @@ class Serving:
     :param held: requests that an earlier instance has not answered
     :param faulty: the requests that the machine could not handle, or whose records are too large, and the workers in
         quarantine: they are refused without it
-    :param oversized: jobs and targets that are too large
+    :param oversized: jobs that are too large
     :param look: starts to check a group for classic workers, before a member joins a group without members: they would
         run the same tasks. None: not checked
     :param crossing: the bridges of groups, if they have any
@@ -154,11 +154,9 @@ class Serving:
             "the coordinator has loaded the group again: send the request again",
             faulty=self._faulty,
         )
-        for group, untaken in self._oversized.targets():
-            self._machine.keep_target(group, untaken)
         self._apply(self._machine.loaded(self._now_ms()))
         self._note(groups)
-        self._commit_own()
+        self._commit()
         if self._crossing is not None:
             self._crossing.begin(self._groups)
         return count
@@ -211,9 +209,7 @@ class Serving:
             self._handled_to = requests[-1].offset + 1
         try:
             self._commit()
-        except OversizedError as failed:
-            if not (read or jobs or self._begun):
-                self._oversized.note_target(self._machine, failed)
+        except OversizedError:
             self._faulty.note(read | self._begun)
             self._oversized.note_jobs(jobs)
             self._held.forget(read)
@@ -230,7 +226,7 @@ class Serving:
         self.timer_at_ms = None
         now_ms = self._now_ms()
         self._apply(self._machine.handle_all([TimerFired(now_ms=now_ms)], now_ms))
-        self._commit_own()
+        self._commit()
 
     def hand_over(self) -> None:
         """Refuse all waiting requests, so that they are sent to the next coordinator.
@@ -362,14 +358,6 @@ class Serving:
         self._write()
         if self._crossing is not None:
             self._crossing.tell(self._joining.groups)
-
-    def _commit_own(self) -> None:
-        """Commit what the machine has done without a request."""
-        try:
-            self._commit()
-        except OversizedError as failed:
-            self._oversized.note_target(self._machine, failed)
-            raise
 
     def _write(self) -> None:
         writes, self._writes = self._writes, []

@@ -215,8 +215,7 @@ class ShardProducer:
                 self._oversized = OversizedError(
                     f"{len(write.value or b'')} bytes are more than the topic {write.topic!r} takes in one record"
                     f" (its max.message.bytes, or {LARGEST_VALUE} before compression): a group of shard {self._shard}"
-                    " has too many workers and tasks; make it smaller, or raise the limit of the topic",
-                    write,
+                    " has too many workers and tasks; make it smaller, or raise the limit of the topic"
                 )
 
         while True:

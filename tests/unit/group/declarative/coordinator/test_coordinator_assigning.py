@@ -10,14 +10,6 @@ from coordinated import COOPERATIVE, W1, W2, W3, Shard, assigned, keep_alive, ta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.group.declarative.coordinator.assignors.prepared import Prepared
-from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.protocol.model import (
-    AssignmentEpoch,
-    AssignorMetadata,
-    MemberTarget,
-    TargetAssignment,
-)
 from airflow_provider.group.declarative.protocol.units import tasks_of
 from airflow_provider.group.declarative.protocol.units import units_of as units
 from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
@@ -259,57 +251,6 @@ class TestNobodyFits:
         shard.leave(W2)
         assert shard.coordinator.stuck("g") is None
         assert shard.heartbeat(W1, 1).error_code == Code.COMPUTE_ASSIGNMENT
-
-
-class AllToTheFirst:
-    """It wants another assignment when it has waited for 5 s."""
-
-    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
-        due = AssignorMetadata(version=now_ms + (max_delay_ms or 5_000))
-        share = MemberTarget(tasks=prepared.group.configured, metadata=due)
-        return TargetAssignment(
-            epoch=AssignmentEpoch(prepared.group.epoch), members={min(prepared.group.members): share}
-        )  # fmt: skip
-
-    def due_at_ms(self, target: TargetAssignment) -> int | None:
-        return min(share.metadata.version for share in target.members.values())
-
-
-class TestServerAssignor:
-    def joined(self) -> tuple[Shard, Any]:
-        shard = Shard(CoordinatorSettings(server_assignors={"first": AllToTheFirst()}))
-        shard.read_jobs(ALL)
-        return shard, shard.join(W1, client_assignors=None, server_assignor="first")
-
-    def test_no_further_round_trip(self) -> None:
-        shard, reply = self.joined()
-        assert (reply.error_code, reply.member_epoch, assigned(reply)) == (Code.NONE, 1, ALL)
-        held = shard.held(W1, 1)
-        shard.read_jobs(OF_A)
-        assert assigned(shard.reply_to(held)) == OF_A
-
-    def test_it_wants_another_one_later(self) -> None:
-        shard, _ = self.joined()
-        shard.sleep(4_999)
-        assert shard.group.epoch == 1
-        shard.sleep(1)
-        assert (shard.group.epoch, shard.group.target.epoch) == (2, 2)
-
-    def test_that_is_by_wall_clock_and_on_another_host_the_same_time(self) -> None:
-        shard = Shard(CoordinatorSettings(server_assignors={"first": AllToTheFirst()}), wall_ahead_ms=10_000)
-        shard.join(W1, client_assignors=None, server_assignor="first")
-        assert shard.group.target.members[W1].metadata.version == 15_000
-        shard.wall_ahead_ms = 12_000
-        shard.fail_over()
-        shard.sleep(2_999)
-        assert shard.group.epoch == 1
-        shard.sleep(1)
-        assert shard.group.epoch == 2
-
-    def test_never_together_with_client_assignors(self) -> None:
-        shard, _ = self.joined()
-        assert shard.join(W2).error_code == Code.UNSUPPORTED_ASSIGNOR
-        assert shard.join(W2, client_assignors=None, server_assignor="first").error_code == Code.NONE
 
 
 class TestUnits:

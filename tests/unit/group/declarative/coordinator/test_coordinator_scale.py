@@ -8,9 +8,8 @@ import pytest
 from coordinated import GROUP, heartbeat, whole
 
 from airflow_provider.group.declarative.coordinator import values
-from airflow_provider.group.declarative.coordinator.assignors.prepared import Prepared
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
-from airflow_provider.group.declarative.coordinator.events import JobsRead, RequestArrived, RequestId
+from airflow_provider.group.declarative.coordinator.events import RequestArrived, RequestId
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
@@ -28,19 +27,15 @@ FEW, MANY = 100, 5_000
 TASKS_EACH = 4
 
 
-class Evenly:
-    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
-        ordered = sorted(prepared.group.configured)
-        return TargetAssignment(
-            epoch=AssignmentEpoch(prepared.group.epoch),
-            members={
-                member: MemberTarget(tasks=frozenset(ordered[index * TASKS_EACH : (index + 1) * TASKS_EACH]))
-                for index, member in enumerate(prepared.group.members)
-            },
-        )
-
-    def due_at_ms(self, target: TargetAssignment) -> int | None:
-        return None
+def target_of(members: list[MemberId]) -> TargetAssignment:
+    """As many tasks for each."""
+    shares = {
+        member: frozenset(TaskId("j", index * TASKS_EACH + one) for one in range(TASKS_EACH))
+        for index, member in enumerate(members)
+    }
+    return TargetAssignment(
+        epoch=AssignmentEpoch(1), members={member: MemberTarget(tasks=share) for member, share in shares.items()}
+    )
 
 
 class Crowd:
@@ -49,15 +44,16 @@ class Crowd:
     def __init__(self, size: int) -> None:
         self.members = [MemberId(f"w{index}") for index in range(size)]
         self.requests = 0
-        self.coordinator = Coordinator(CoordinatorSettings(server_assignors={"evenly": Evenly()}))
-        member = Member(rebalance_timeout_ms=1, server_assignor="evenly")
+        self.coordinator = Coordinator(CoordinatorSettings())
+        member, target = Member(rebalance_timeout_ms=1), target_of(self.members)
+        tasks = frozenset().union(*(share.tasks for share in target.members.values()))
         self.coordinator.replay(values.epoch_record(GROUP, GroupEpoch(1)))
+        self.coordinator.replay(values.configured_record(GROUP, GroupEpoch(1), tasks))
         for member_id in self.members:
             self.coordinator.replay(values.member_record(GROUP, GroupEpoch(1), member_id, member))
             self.coordinator.replay(values.current_record(GROUP, member_id, CurrentAssignment()))
+        self.coordinator.replay(values.target_record(GROUP, target))
         self.coordinator.loaded(0)
-        tasks = frozenset(TaskId("j", index) for index in range(size * TASKS_EACH))
-        self.coordinator.handle(JobsRead(now_ms=0, group_id=GROUP, tasks=tasks))
         for member_id in self.members:
             self.ask(heartbeat(member_id, 0))
 

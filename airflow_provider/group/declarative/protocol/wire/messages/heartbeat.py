@@ -37,7 +37,8 @@ class ConnectGroupHeartbeatRequest:
     :param member_epoch: the member's epoch; 0 to join, -1 to leave, -2 to leave for a while
     :param instance_id: the name of a static member; None: it has none, or unchanged
     :param rebalance_timeout_ms: how long it may take to stop revoked tasks; -1: unchanged
-    :param server_assignor: the server side assignor that it asks for; None: none, or unchanged
+    :param server_assignor: the server side assignor that it asks for; None: none, or unchanged. Coordinators here have
+        none, and refuse it
     :param client_assignors: its own assignors, the preferred one first; None: none, or unchanged
     :param connectors_and_tasks: the tasks that it owns; None: unchanged
     """

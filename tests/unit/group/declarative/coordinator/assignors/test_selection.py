@@ -91,13 +91,6 @@ class TestUnsupported:
         assert unsupported({A: member(c=(1, 2))}, A, member(e=(0, 0))) is None
         assert unsupported({}, A, member(e=(0, 0))) is None
 
-    def test_the_coordinator_or_the_members(self) -> None:
-        without = Member(rebalance_timeout_ms=60_000, server_assignor="cooperative")
-        said = "worker B has none of its own, and worker A client side assignors: a group has one or the other"
-        assert unsupported({A: member(c=(1, 2))}, B, without) == said
-        assert unsupported({A: without}, B, without) is None
-        assert unsupported({A: without}, B, member(c=(1, 2)))
-
 
 RANGES = st.tuples(st.integers(-1, 6), st.integers(0, 6)).map(lambda pair: (pair[0], max(pair)))
 MEMBERS = st.dictionaries(st.sampled_from("abc"), RANGES, min_size=1).map(lambda ranges: member(**ranges))

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from assigned_group import DeclarativeGroup, ids, jobs
-from coordinated import Shard
+from assigned_group import ids, jobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import reply_to
@@ -17,11 +16,6 @@ from airflow_provider.group.declarative.assignors import CooperativeAssignor
 from airflow_provider.group.declarative.assignors.client_assignor import Assignment, WorkerFacts
 from airflow_provider.group.declarative.coordinator import values
 from airflow_provider.group.declarative.coordinator.assignors.prepared import Prepared
-from airflow_provider.group.declarative.coordinator.assignors.server_assignor import (
-    AssignorHere,
-    server_assignors,
-    voted,
-)
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.coordinator.handlers.installing import (
     installed,
@@ -29,7 +23,7 @@ from airflow_provider.group.declarative.coordinator.handlers.installing import (
     prepare,
     prepared_reply,
 )
-from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, GroupConfiguration
+from airflow_provider.group.declarative.coordinator.settings import GroupConfiguration
 from airflow_provider.group.declarative.member.computing import group_of
 from airflow_provider.group.declarative.member.computing import installed as handed
 from airflow_provider.group.declarative.protocol.model import (
@@ -352,52 +346,3 @@ def test_each_mutation_is_refused_by_name(
     if mutated is not None:
         wrong, named = mutated
         assert named in (invalid(wrong, prepared) or "it is accepted")
-
-
-class TestServerAssignor:
-    def test_it_computes_what_a_member_would(self) -> None:
-        by_itself, by_a_member = server_assignors()["cooperative"], DeclarativeGroup(FIVE)
-        members = dict.fromkeys((W1, W2), Member(rebalance_timeout_ms=60_000, server_assignor="cooperative"))
-        by_a_member.join(W1, W2)
-        target = by_itself.compute(prepare(state_of(members, FIVE), "cooperative"), NOW_MS)
-        assert target.epoch == 7
-        by_a_member.assign()
-        assert {one: share.tasks for one, share in target.members.items()} == by_a_member.shares
-        assert by_itself.due_at_ms(target) is None
-
-    def test_a_delay_is_due_with_nobody_to_call_it_over(self) -> None:
-        by_itself = AssignorHere(CooperativeAssignor())
-        members = {W1: Member(rebalance_timeout_ms=60_000, server_assignor="cooperative")}
-        a, b = jobs({"a": 2}), jobs({"b": 1})
-        before = TargetAssignment(epoch=AssignmentEpoch(6), members=of(w1=a, w2=b))
-        target = by_itself.compute(prepare(state_of(members, FIVE, before), "cooperative"), NOW_MS, 60_000)
-        assert {one: share.tasks for one, share in target.delayed.items()} == {W2: b}
-        assert by_itself.due_at_ms(target) == NOW_MS + 60_000
-        later = prepare(state_of(members, FIVE, target), "cooperative")
-        assert not by_itself.compute(later, NOW_MS + 60_000, 60_000).delayed
-
-    @pytest.mark.parametrize("fails_over", [False, True])
-    def test_the_coordinator_ends_the_delay(self, *, fails_over: bool) -> None:
-        shard = Shard(CoordinatorSettings(server_assignors=server_assignors()))
-        shard.read_jobs(FIVE)
-        shard.configure(scheduled_rebalance_max_delay_ms=5_000)
-        shard.join(W1, client_assignors=None, server_assignor="cooperative")
-        shard.join(W2, client_assignors=None, server_assignor="cooperative")
-        shard.heartbeat(W1, 1, shard.group.target.of(W1).tasks)
-        kept = shard.group.target.of(W2).tasks
-        shard.leave(W2)
-        assert {one: share.tasks for one, share in shard.group.target.delayed.items()} == {W2: kept}
-        if fails_over:
-            shard.fail_over()
-        epoch = shard.group.epoch
-        shard.sleep(4_999)
-        assert shard.group.epoch == epoch
-        shard.sleep(1)
-        assert (shard.group.epoch, shard.group.target.epoch) == (epoch + 1, epoch + 1)
-        assert not shard.group.target.delayed
-        assert shard.group.target.of(W1).tasks == FIVE
-
-    def test_the_one_that_most_ask_for(self) -> None:
-        assert voted({"a": 1, "b": 2}) == "b"
-        assert voted({"b": 1, "a": 1, None: 3}) == "a"
-        assert voted({None: 1}) is None

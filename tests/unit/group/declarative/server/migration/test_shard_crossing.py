@@ -7,11 +7,19 @@ from coordinated import GROUP, heartbeat, whole
 from shard_log import Bridges, MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.group.declarative.coordinator.assignors.server_assignor import server_assignors
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.units import units_of
+from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    InstalledMember,
+)
+from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+)
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord
 from airflow_provider.group.declarative.server.migration.crossing import Crossing
@@ -23,9 +31,10 @@ from airflow_provider.group.declarative.server.shard import Shard
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
 
-SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())
+SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL)
 W1 = MemberId("w1")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
+CHOSEN = (KafkaErrorCode.COMPUTE_ASSIGNMENT, 0)
 
 
 class Bridged:
@@ -56,12 +65,33 @@ class Bridged:
         self.serving.load()
 
     def ask(self, number: int, epoch: int, owned: Tasks = NO_TASKS) -> None:
-        body = heartbeat(W1, epoch, owned, **whole(client_assignors=None, server_assignor="cooperative"))
+        body = heartbeat(W1, epoch, owned, **whole())
         self.serving.handle([raw(number, body=body)], {})
 
     def say(self, epoch: int, tasks: Tasks, lease_ms: int = 60_000) -> None:
         word = BridgeSaid(now_ms=0, group_id=GROUP, epoch=Epoch(epoch), tasks=tasks, lease_until_ms=self.now + lease_ms)
         self.serving.handle([], {}, (), [word])
+
+    def give(self, tasks: Tasks) -> None:
+        """The bridge gives these tasks, and W1 gets them: it joins, computes the target, and comes to it."""
+        self.ask(1, 0)
+        self.say(4, tasks)
+        self.compute(2, MemberEpoch(0), GroupEpoch(4), tasks)
+        self.ask(4, 0)
+        assert self.log.answers[4] == (0, 4)
+
+    def compute(self, number: int, epoch: MemberEpoch, group_epoch: GroupEpoch, tasks: Tasks) -> None:
+        """W1 computes a target in which it has these tasks.
+
+        :param number: of the first of two requests
+        """
+        share = InstalledMember(member_id=W1, connectors_and_tasks=units_of(tasks))
+        asks = ConnectGroupPrepareAssignmentRequest(group_id=GROUP, member_id=W1, member_epoch=epoch)
+        installs = ConnectGroupInstallAssignmentRequest(
+            group_id=GROUP, member_id=W1, member_epoch=epoch, group_epoch=group_epoch, members=(share,)
+        )
+        self.serving.handle([raw(number, body=asks)], {})
+        self.serving.handle([raw(number + 1, body=installs)], {})
 
     def lose(self, why: str = "") -> None:
         self.serving.handle([], {}, (), [BridgeLost(now_ms=0, group_id=GROUP, why=why)])
@@ -78,7 +108,7 @@ def test_nobody_is_answered_before_the_bridge_is_in_the_classic_group(shard: Bri
     assert shard.bridges.opened == [(GROUP, NO_TASKS)]
     assert shard.log.answers == {}
     shard.say(4, frozenset({A0}))
-    assert shard.log.answers == {1: (0, 4), 2: (0, 4)}
+    assert shard.log.answers == {1: CHOSEN, 2: CHOSEN}
     assert shard.bridges.told[-1] == ToBridge(members=1, wants_epoch=False, free=NO_TASKS)
 
 
@@ -100,9 +130,9 @@ def test_a_bridge_that_has_left_comes_again_for_who_came_meanwhile(shard: Bridge
 def test_nobody_is_answered_when_the_lease_of_the_bridge_is_nearly_over(shard: Bridged) -> None:
     shard.ask(1, 0)
     shard.say(4, frozenset({A0}), lease_ms=5_000)
-    assert shard.log.answers == {1: (0, 4)}
+    assert shard.log.answers == {1: CHOSEN}
     shard.now += 4_500
-    shard.ask(2, 4, frozenset({A0}))
+    shard.ask(2, 0)
     assert shard.log.answers.keys() == {1}
     shard.say(4, frozenset({A0}))
     assert shard.log.answers.keys() == {1, 2}
@@ -126,22 +156,22 @@ def test_who_joins_a_group_that_all_have_left_is_let_in_by_the_bridge_that_is_st
 
 
 def test_the_bridge_hears_of_what_is_committed(shard: Bridged) -> None:
-    shard.ask(1, 0)
-    shard.say(4, frozenset({A0, A1}))
+    shard.give(frozenset({A0, A1}))
     shard.bridges.asked = BridgeAsks(frozenset({A1}), 1)
     shard.say(5, frozenset({A0}))
     assert shard.bridges.told[-1].free == NO_TASKS
-    shard.ask(2, 4, frozenset({A0, A1}))
-    shard.ask(3, 4, frozenset({A0}))
+    shard.compute(5, MemberEpoch(4), GroupEpoch(5), frozenset({A0}))
+    shard.ask(7, 4, frozenset({A0, A1}))
+    assert shard.bridges.told[-1].free == NO_TASKS
+    shard.ask(8, 4, frozenset({A0}))
     assert shard.bridges.told[-1].free == {A1}
     told = len(shard.bridges.told)
-    shard.ask(4, 5, frozenset({A0}))
+    shard.ask(9, 5, frozenset({A0}))
     assert len(shard.bridges.told) == told
 
 
 def test_the_next_one_to_serve_it_takes_the_bridges_over(shard: Bridged) -> None:
-    shard.ask(1, 0)
-    shard.say(4, frozenset({A0}))
+    shard.give(frozenset({A0}))
     shard.crossing.close()
     assert shard.bridges.closed == [GROUP]
     successor = Bridged(shard.log)
@@ -204,8 +234,7 @@ def test_who_waits_for_the_bridge_keeps_it_from_leaving(shard: Bridged) -> None:
 
 
 def test_a_bridge_that_was_lost_hears_what_it_need_not_wait_for(shard: Bridged) -> None:
-    shard.ask(1, 0)
-    shard.say(4, frozenset({A0}))
+    shard.give(frozenset({A0}))
     shard.bridges.asked = BridgeAsks(frozenset({A0}), 1)
     shard.lose()
     assert shard.bridges.told[-1] == ToBridge(members=1, wants_epoch=False, free=NO_TASKS)
