@@ -13,7 +13,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
-from airflow_provider.worker.tasks.events import QueryAdopted, SparkEnded, SparkLost
+from airflow_provider.worker.tasks.events import AttemptBegan, QueryAdopted, SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
@@ -87,6 +87,21 @@ def test_a_task_that_hangs_long_after_it_has_ended_spark_is_found_nevertheless()
         done = group.feed(SparkLost, task=A0, spark=spark, failure=TaskFailure.of("gone"))
         group.wait(TRIAL_MS)
     assert written(done, TaskState.FAILED).spark_deaths == 3
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_suspect_whose_code_was_not_called_before_spark_ended_starts_again(opened: bool) -> None:
+    """It is not counted for this end. Nothing else may begin before it has been tried, so nothing must wait for that."""
+    group = Group(retries=0)
+    group.ran_there(A0, process_deaths=1)
+    group.other_is(WorkerPhase.STABLE)
+    group.give(A0, A1, epoch=2)
+    if opened:
+        group.feed(AttemptBegan, task=A0)
+    group.feed(SparkLost, task=A0, spark=1, failure=TaskFailure.of("gone"))
+    assert group.execution.runs[A0].deaths == 2
+    group.wait(TRIAL_MS)
+    assert group.runs(A0)
 
 
 def test_a_planner_is_suspected_like_any_task() -> None:

@@ -131,7 +131,6 @@ class Suspects:
         if run.deaths:
             self._suspects.add(run.task)
         if self._needs_trial(run):
-            self.returning.discard(run.task)
             self._batch_of = 0
 
     def forget_jobs_but(self, jobs: Container[str]) -> None:
@@ -293,9 +292,10 @@ class Suspects:
 
     def _some_return(self, runs: RunTable, others: Tasks, *, slots: int, now_ms: int) -> bool:
         """Whether something can start that ran when Spark or its process ended, and needs no trial."""
-        waits = {task for task in self.returning if task in runs and runs[task].state is RunState.WAITING}
-        self.returning = waits
-        return runs.busy < slots and any(runs[task].not_before_ms <= now_ms for task in waits - others)
+        here = (runs[task] for task in self.returning if task in runs)
+        waiting = (run for run in here if run.state is RunState.WAITING and not self._needs_trial(run))
+        self.returning = {run.task for run in waiting}
+        return runs.busy < slots and any(runs[task].not_before_ms <= now_ms for task in self.returning - others)
 
     def _next_batch(self, ready: list[TaskRun], waiting: list[TaskRun]) -> list[TaskRun]:
         """Those that were counted least. If others were counted more, the reason is among these: all may come back."""
