@@ -314,6 +314,7 @@ def handle(x: Execution, event: Event) -> list[Command]:
     _tell_of_suspects(x)
     learning.follow(x, event)
     _start_next(x)
+    _tell_of_suspects(x)  # who was tried alone is alone no more if something has begun
     learning.begin_next(x)
     return x.commands()
 

@@ -89,9 +89,25 @@ def test_a_task_that_hangs_long_after_it_has_ended_spark_is_found_nevertheless()
     assert written(done, TaskState.FAILED).spark_deaths == 3
 
 
+def test_who_was_tried_alone_is_acquitted_as_soon_as_something_else_begins() -> None:
+    """Otherwise it would fail for what the other task does to Spark."""
+    group = Group(retries=0)
+    group.ran_there(A0, spark_deaths=1)
+    group.other_is(WorkerPhase.STABLE)
+    group.give(A0, epoch=2)
+    group.begin(A0)
+    group.wait(10 * TRIAL_MS)
+    assert group.execution.runs[A0].deaths == 2, "it is alone, and nobody else can be the reason"
+    said = written(group.give(A1, epoch=3), TaskState.RUNNING)
+    assert (said.task, said.spark_deaths, said.process_deaths, said.alone) == (A0, 0, 0, False)
+    group.begin(A1)
+    done = group.feed(SparkLost, task=A0, spark=1, failure=TaskFailure.of("gone"))
+    assert written(done, TaskState.PENDING).died_alone == 0
+
+
 @pytest.mark.parametrize("opened", [True, False])
 def test_a_suspect_whose_code_was_not_called_before_spark_ended_starts_again(opened: bool) -> None:
-    """It is not counted for this end. Nothing else may begin before it has been tried, so nothing must wait for that."""
+    """It is not counted for this end. Nothing else begins before it was tried, so nothing must wait for it to begin."""
     group = Group(retries=0)
     group.ran_there(A0, process_deaths=1)
     group.other_is(WorkerPhase.STABLE)

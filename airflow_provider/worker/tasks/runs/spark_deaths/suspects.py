@@ -27,7 +27,8 @@ fails because of another one, however many there are.
 What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
 stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
 grow with the deaths of Spark that it was acquitted of, and while it is the only one that uses this Spark, it is not
-acquitted. Not so after the death of a process: a task that takes hours may lose its machine several times.
+acquitted: only when something else begins. Not so after the death of a process: a task that takes hours may lose its
+machine several times.
 
 Each worker decides this by itself, from the records of its tasks: these go with the tasks when they move. Workers that
 share a server try their suspects one worker after the other (``shared_servers.py``).
@@ -239,8 +240,10 @@ class Suspects:
         started = [run for task in self._suspects if self._may_end_spark(run := runs[task])]
         left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
-        stood = (run for run in started if self.time.stood_ms(run, now_ms) >= trial_length_ms(run))
+        stood = [run for run in started if self.time.stood_ms(run, now_ms) >= trial_length_ms(run)]
         acquitted = [_without_deaths(run) for run in stood if not (self._is_alone(run, runs) and would_never_end(run))]
+        if len(acquitted) < len(stood):
+            self._acquits_at_ms = now_ms  # as soon as something begins beside it, it is not the only possible reason
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
 
