@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulation import invariants
 from simulation.learning import Report, WarmUps
+from simulation.sparks import Spark
 from simulation.status import TaskWord
 
 from airflow_provider.group.classic.member.state import MemberState
@@ -63,6 +64,7 @@ class Attached:
         self._stop_ms = 0
         self._stands_back = False
         self.warm_ups = WarmUps(process, self._feed)
+        self.spark = Spark(process, self._feed)
         self._report = Report(process)
         settings = ExecutionSettings(
             worker=process.worker,
@@ -156,6 +158,14 @@ class Attached:
             return False
         return not process.overslept or self.may_write(task)
 
+    def start_of(self, task: TaskId) -> int | None:
+        """The number of the start of its running attempt; None: there is none."""
+        return self._starts[task] if task in self.since else None
+
+    def goes_on(self, task: TaskId) -> bool:
+        """Whether its running attempt was not told to stop, and has its lease."""
+        return self._execution.runs[task].state is RunState.STARTED and self.may_write(task)
+
     # ---- commands of the member
 
     def start(self, tasks: Tasks, epoch: Epoch) -> None:
@@ -227,6 +237,26 @@ class Attached:
         self._end(task)
         self.read()
         self._feed(events.AttemptConflicted, task=task, failure=TaskFailure.of("race"))
+
+    def lose_spark(self, task: TaskId, *, spark: int, after_ms: int, fails: Callable[[], None]) -> None:
+        """The task notices after a while that its Spark has ended, unless it has ended before.
+
+        :param fails: called if it fails for good because of that
+        """
+
+        def notices() -> None:
+            if not self.may_write(task):
+                self._end(task)
+                self._feed(events.AttemptStopped, task=task)
+                return
+            self._end(task)
+            self.read()
+            self._feed(events.SparkLost, task=task, spark=spark, failure=TaskFailure.of("the JVM has ended"))
+            run = self._execution.runs.get(task)
+            if run is not None and run.state is RunState.CLOSING:
+                fails()
+
+        self._later(task, after_ms, notices)
 
     def fail_here(self, task: TaskId, *, after_ms: int) -> None:
         """The task fails after a while, unless it has ended before."""
@@ -319,7 +349,11 @@ class Attached:
         if world.cold_start_ms:
             world.clock.after(self._warm_at[task] - world.clock.now, world.look)
         self._grants[task] = self.lease.grant
-        self._feed(events.AttemptBegan, task=task)
+        begins_ms = self.spark.begins(task)
+        if begins_ms:
+            self._later(task, begins_ms, lambda: self._feed(events.AttemptBegan, task=task))
+        else:
+            self._feed(events.AttemptBegan, task=task)
         world.lacking.begins(process, task)
 
     def _stop_later(self, tasks: Tasks) -> None:

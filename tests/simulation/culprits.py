@@ -1,7 +1,8 @@
-"""Tasks that end their worker's process when their code is called, as ``os._exit`` does."""
+"""Tasks that end their worker's process when their code is called, as ``os._exit`` does; or only its Spark."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.values.model import TaskId
@@ -11,18 +12,21 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 NEVER: Final = 1_000
+MAX_DEATHS: Final = 3
 
 
 class Culprits:
     """Which tasks do so, and how often they have.
 
     :ivar max_deaths: the limit of all workers; none by default, because histories kill processes all the time
-    :ivar after_ms: by task, how long after its start it ends the process
-    :ivar back_ms: from and to after how long the worker is back
+    :ivar end_spark: whether they end only Spark
+    :ivar after_ms: by task, how long after its start it does so
+    :ivar back_ms: from and to after how long the worker is back, if its process was ended
     """
 
     def __init__(self, world: World) -> None:
         self.max_deaths = NEVER
+        self.end_spark = False
         self.after_ms: dict[TaskId, int] = {}
         self.back_ms = (100, 5_000)
         self.deaths = 0
@@ -34,8 +38,25 @@ class Culprits:
             start = process.running[task]
             self._world.clock.after(self.after_ms[task], lambda: self._end(process, task, start))
 
+    @property
+    def at_large(self) -> bool:
+        """Whether one of them runs, and will do so again."""
+        return any(task in process.running for process in self._world.members for task in self.after_ms)
+
     def _end(self, process: Process, task: TaskId, start: int) -> None:
-        if process.alive and process.running.get(task) == start:
+        if not process.alive or process.running.get(task) != start:
+            return
+        if not self.end_spark:
             self.deaths += 1
             self._world.note(f"{process.name:8} ---- is ended by {task}")
             self._world.bounce(process.worker, process.rng.randint(*self.back_ms))
+        elif process.tasks.spark.runs(task):
+            self.deaths += process.tasks.spark.end(task)
+
+
+def most_deaths(tasks: int, workers: int, *, end_spark: bool) -> int:
+    """How often one culprit ends processes at most: twice with all tasks together, then as often as halves the tasks of
+    a worker, and twice with nothing but the culprit on trial, or once if it ends Spark, which people do not end. Each
+    worker that gets the culprit for the first time may start it beside others once more.
+    """
+    return MAX_DEATHS + (not end_spark) + math.ceil(math.log2(tasks)) + workers - 1

@@ -1,12 +1,15 @@
-"""Actions with tasks that fail for good, or meet another writer: somebody has the former retried."""
+"""Actions with tasks that fail for good, or meet another writer: somebody has the former retried; and with the end of
+Spark.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from simulation.actions import Action
+from simulation.actions import Action, OnWorker
 from simulation.attached import Attached
+from simulation.process import Process
 from simulation.status import TaskWord
 from simulation.world import World
 
@@ -34,6 +37,14 @@ class MeetAnotherWriter(Action):
 
     def apply(self, world: World) -> bool:
         return _wherever_it_runs(world, self.task, "meets another writer", Attached.meet_another_writer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSpark(OnWorker):
+    """The Spark of a worker ends under its tasks, while its process lives."""
+
+    def befall(self, world: World, process: Process) -> bool:
+        return process.tasks.spark.end()
 
 
 def _wherever_it_runs(world: World, task: TaskId, what: str, happens: Callable[[Attached, TaskId], None]) -> bool:

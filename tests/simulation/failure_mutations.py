@@ -17,6 +17,8 @@ _STAYS = "a_failed_task_stays_with_its_worker"
 _ASKED = "a_failed_task_starts_only_on_request"
 _NO_ROUND = "a_task_is_tried_again_without_a_round"
 _HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
+_ALONE = "nobody_fails_for_an_end_of_spark_that_may_be_due_to_others"
+_FOUND = "who_ends_spark_is_found"
 
 FAILURE_MUTATIONS = (
     Mutation(
@@ -197,6 +199,55 @@ FAILURE_MUTATIONS = (
         module=f"{_RUNS}.spark_deaths.suspects",
         edits=(("        return batch[: self._batch if self._batch_of == least else 1]\n", "        return batch\n"),),
         unit_test="tests/simulation/test_culprits.py",
+    ),
+    Mutation(
+        name="suspects nothing that ran on a Spark that has ended",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("        if run.began_ms is None or run.task not in accused:\n", "        if True:\n"),),
+        plan="sparks",
+        broken=(_FOUND, _REST),
+    ),
+    Mutation(
+        name="condemns who was not alone when Spark has ended",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("_ALONE: Final = 1\n", "_ALONE: Final = 0\n"),),
+        plan="sparks",
+        broken=(_ALONE,),
+    ),
+    Mutation(
+        name="begins others while a suspect is on trial",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("others.union(run.task for run in waiting), NO_TASKS)", "others.union(run.task for run in waiting))"),),
+        plan="sparks",
+        broken=(_ALONE,),
+    ),
+    Mutation(
+        name="tries a suspect beside what has just begun",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("NO_TASKS if self._some_are_young(runs, now_ms) else ", ""),),
+        plan="sparks",
+        broken=(_ALONE,),
+    ),
+    Mutation(
+        name="does not acquit who was tried alone when something else begins",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("        if len(acquitted) < len(stood):\n", "        if False:\n"),),
+        plan="sparks",
+        broken=(_ALONE,),
+    ),
+    Mutation(
+        name="lets suspects wait for those that are to be tried",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=((" and not self._needs_trial(run))\n", ")\n"),),
+        plan="sparks",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="starts nothing more when Spark has ended",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("doubling_ms(_FIRST_WAIT_MS, self._in_a_row, _LONGEST_WAIT_MS)", "2**40"),),
+        plan="sparks",
+        broken=(_REST,),
     ),
     Mutation(
         name="acquits nobody",

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from simulation import actions as do
 from simulation import failure_actions as failures
-from simulation import invariants
+from simulation import invariants, spark_invariants
 from simulation import learner_actions as learners
 from simulation.actions import Action, Loss, Moment
+from simulation.culprits import MAX_DEATHS, most_deaths
 from simulation.failing import HistoryError
 from simulation.invariants import BrokenError
 from simulation.jobs import of_one_slot, unweighed
@@ -64,6 +65,7 @@ class Plan:
     :param weigh: a task's cost in its plan
     :param wants: a task's slots in its plan
     :param fails: tasks may fail for good, and be retried
+    :param sparks: the Spark of a worker may end by itself, and some tasks end it each time that they run
     :param slots: what processes may have, each by itself; none: all have as many
     """
 
@@ -74,6 +76,7 @@ class Plan:
     troubles: bool = True
     moves: bool = True
     fails: bool = False
+    sparks: bool = False
     namesakes: bool = True
     protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
     learned: tuple[LearnedRule, ...] = tuple(LearnedRule)
@@ -88,9 +91,11 @@ class Plan:
     @property
     def settle_ms(self) -> int:
         """The time from the end of the faults until a group must be at rest: earlier sessions and rebalances end, then
-        a delay and a backoff may run. Tasks may have to be learned one after the other.
+        a delay and a backoff may run. Tasks may have to be learned one after the other. Who ends Spark is found in
+        trials of some minutes each.
         """
-        return 3 * self.policy.max_delay_ms + 150_000 + (1_000_000 if self.learns else 0)
+        found_within_ms = 2 * 3_600_000 if self.sparks else 0
+        return 3 * self.policy.max_delay_ms + 150_000 + (1_000_000 if self.learns else 0) + found_within_ms
 
 
 def heavy_tailed(task: TaskId) -> float:
@@ -140,6 +145,9 @@ PLANS = {
         converges_within=MANY,
         fails=True,
     ),
+    "sparks": Plan(lossy=False, troubles=False, moves=False, namesakes=False, slots=(NO_LIMIT,), sparks=True),
+    "sparks-wild": Plan(sparks=True),
+    "sparks-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), converges_within=MANY, sparks=True),
     "rolling": Plan(protocols=tuple(ConnectProtocol), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
 }
 """By the names for ``make simulate PLAN=``."""
@@ -204,6 +212,8 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         warm_ms=random.Random(f"{seed}/warm").choice(WARM_MS),
         warm_up_fails=random.Random(f"{seed}/fails").choice((0.0, 0.0, 0.3, 0.9)),
     )
+    if plan.sparks:
+        _let_some_end_spark(seed, world)
     told = Told(world=world)
     author = Author(seed, plan, world)
     script = iter(actions) if actions is not None else iter(author.next, None)
@@ -224,10 +234,18 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
     return told
 
 
+def _let_some_end_spark(seed: int, world: World) -> None:
+    rng, culprits = random.Random(f"{seed}/culprits"), world.culprits
+    culprits.max_deaths, culprits.end_spark = MAX_DEATHS, True
+    for _ in range(rng.randint(0, 2)):
+        culprits.after_ms[TaskId(rng.choice(JOBS), rng.randint(-1, 3))] = rng.choice((0, 700, 5_000, 20_000))
+
+
 def _peace(world: World, plan: Plan, told: Told) -> None:
     """The faults stop; the group comes to rest."""
     world.make_peace()
     world.watch(lambda: _finish_what_drains(world))
+    world.watch(_look_at_culprits(world))
     world.run_until(lambda: not world.expected and not any(process.asleep for process in world.members))
     if not world.staying:
         gone = next(worker for worker in WORKERS if worker not in world.live)
@@ -244,6 +262,19 @@ def _hear_everybody(world: World) -> None:
     world.run_until(lambda: all(process.has_been_heard for process in world.everybody))
 
 
+def _look_at_culprits(world: World) -> Callable[[], bool]:
+    """Look from now on how often Spark is ended."""
+    culprits, before = world.culprits, world.culprits.deaths
+    tasks, workers = max(1, len(world.jobs.written)), max(1, len(world.live) + len(world.expected))
+    most = len(culprits.after_ms) * most_deaths(tasks, workers, end_spark=True)
+
+    def look() -> bool:
+        spark_invariants.who_ends_spark_is_found(deaths=culprits.deaths - before, most=most)
+        return False
+
+    return look
+
+
 def _finish_what_drains(world: World) -> bool:
     """Finish the tasks that draining workers still run."""
     for process in world.members:
@@ -256,7 +287,9 @@ def _finish_what_drains(world: World) -> bool:
 def _settle(world: World, plan: Plan, told: Told) -> None:
     rounds = world.coordinator.rounds
     bound = len(rounds) + plan.converges_within
-    settled = world.comes_to(lambda: world.settled or len(rounds) > bound, within_ms=plan.settle_ms)
+    settled = world.comes_to(
+        lambda: (world.settled and not world.culprits.at_large) or len(rounds) > bound, within_ms=plan.settle_ms
+    )
     told.rounds_of_peace = max(told.rounds_of_peace, len(rounds) - bound + plan.converges_within)
     invariants.everything_converges(settled=settled and len(rounds) <= bound, within=plan.converges_within)
 
@@ -288,6 +321,8 @@ class Author:
             ideas += [(8, self._lose_in_step), (4, self._leave_soon), (2, self._fail), (2, self._stick)]
         if plan.fails:
             ideas += [(10, self._fail_task), (5, self._try_again)]
+        if plan.sparks:
+            ideas += [(6, self._end_spark)]
         if plan.moves:
             ideas += [(4, self._move), (2, self._away), (0.3, self._forget)]
         self._ideas = [idea for _, idea in ideas]
@@ -395,6 +430,9 @@ class Author:
         running = sorted(task for process in self._world.live.values() for task in process.running)
         kind = self._rng.choice([failures.FailTask, failures.MeetAnotherWriter])
         return kind(after_ms=after_ms, task=self._rng.choice(running)) if running else None
+
+    def _end_spark(self, after_ms: int) -> Action:
+        return failures.EndSpark(after_ms=after_ms, worker=self._someone())
 
     def _try_again(self, after_ms: int) -> Action:
         job, at_rest = self._rng.choice(JOBS), self._rng.random() < 0.3

@@ -29,6 +29,7 @@ class WarmUps:
         self._feed = feed
         self._under_way: dict[TaskId, int] = {}
         self._progress: dict[TaskId, float] = {}
+        self._lost: set[TaskId] = set()
         self._number = 0
         self._stuck_until = 0
 
@@ -36,6 +37,7 @@ class WarmUps:
         process, world = self._process, self._process.world
         self._number += 1
         self._under_way[task] = self._number
+        self._lost.discard(task)
         takes_ms = process.rng.randint(*world.warm_ms)
         fails = process.rng.random() < world.warm_up_fails
         self._go_on(task, self._number, part=1, part_ms=takes_ms // _PARTS, fails=fails)
@@ -49,6 +51,7 @@ class WarmUps:
         :return: its progress, from 0 to 1
         """
         self._under_way.pop(task, None)
+        self._lost.discard(task)
         return self._progress.pop(task, 0.0)
 
     def complete(self) -> None:
@@ -73,6 +76,23 @@ class WarmUps:
         """
         self._stuck_until = self._process.world.clock.now + ms
         return bool(self._under_way)
+
+    def lose(self, spark: int) -> Callable[[], None]:
+        """Their Spark has ended.
+
+        :return: tells of it, when the worker notices that
+        """
+        lost = self._under_way.keys() | self._progress.keys()
+        self._under_way.clear()
+        self._progress.clear()
+        self._lost |= lost
+
+        def notice() -> None:
+            for task in sorted(lost & self._lost):
+                self._lost.discard(task)
+                self._feed(events.WarmUpLost, task=task, spark=spark)
+
+        return notice
 
     def end(self) -> None:
         """End them with their process."""

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from simulation import invariants, learner_invariants
+from simulation import invariants, learner_invariants, spark_invariants
 from simulation.declarative import invariants as declarative_invariants
 from simulation.mutation import Mutation
 from simulation.mutations import MUTATIONS
@@ -62,7 +62,7 @@ def test_each_invariant_that_is_named_exists() -> None:
     named = {name for mutation in MUTATIONS for name in mutation.broken}
     assert named <= {
         name
-        for rules in (invariants, learner_invariants, declarative_invariants)
+        for rules in (invariants, learner_invariants, spark_invariants, declarative_invariants)
         for name in vars(rules)
         if name[0] != "_"
     }

@@ -1,0 +1,31 @@
+"""The rules about ends of Spark, each a function whose docstring states it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from simulation.invariants import Broken, invariant, names
+
+from airflow_provider.values.model import TaskId
+
+
+@invariant
+def nobody_fails_for_an_end_of_spark_that_may_be_due_to_others(
+    task: TaskId, culprit: TaskId | None, others: Collection[TaskId]
+) -> None:
+    """A task fails for good only for an end of Spark that no other task is the reason of, and, unless it is the reason
+    itself, when no other task had begun on this Spark lately.
+
+    :param task: fails for good
+    :param culprit: the task that has ended Spark; None: no task
+    :param others: which had begun there lately
+    """
+    if culprit != task and (culprit is not None or others):
+        raise Broken(f"{task} fails because {culprit or 'chance'} has ended Spark, beside {names(others) or 'nothing'}")
+
+
+@invariant
+def who_ends_spark_is_found(*, deaths: int, most: int) -> None:
+    """A task that ends its Spark each time that it runs is found within a number of deaths."""
+    if deaths > most:
+        raise Broken(f"Spark was ended {deaths} times, and not {most} times at most")

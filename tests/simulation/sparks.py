@@ -1,0 +1,87 @@
+"""The Spark of a process, which may end under its tasks while the process lives: the JVM crashes, or is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from simulation import spark_invariants
+
+from airflow_provider.spark.local.sight import LOOK_S
+from airflow_provider.values.model import TaskId
+from airflow_provider.worker.tasks import events
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+
+_LOOK_MS: Final = round(LOOK_S * 1_000)
+_HANGS_MS: Final = 3 * _LOOK_MS
+"""How long the code of a task takes at most to notice that its Spark has ended."""
+_STARTS_MS: Final = 3_000
+_LATELY_MS: Final = round(0.99 * TRIAL_MS)
+"""By a clock that may be a little faster or slower than the worker's."""
+
+
+class Spark:
+    """Stands for a real worker's Spark, and for what ``spark/runners/attached_tasks/attached.py`` tells of its end. The
+    next one starts at once.
+
+    :param feed: feeds the executor's machine an event of this type with these fields
+    """
+
+    def __init__(self, process: Process, feed: Callable[..., None]) -> None:
+        self._process = process
+        self._feed = feed
+        self._number = 1
+        self._there_at = 0
+        self._on_it: set[TaskId] = set()
+
+    def begins(self, task: TaskId) -> int:
+        """An attempt begins on it.
+
+        :return: how long it waits until Spark has started
+        """
+        self._on_it.add(task)
+        return max(0, self._there_at - self._process.world.clock.now)
+
+    def runs(self, task: TaskId) -> bool:
+        """Whether the task runs on the present one."""
+        return task in self._on_it and task in self._process.running
+
+    def end(self, culprit: TaskId | None = None) -> bool:
+        """It ends. The worker looks at intervals whether it is there; the code of some tasks notices that before, and
+        that of others much later.
+
+        :param culprit: the task that ends it; None: nothing that its worker runs
+        :return: whether it was there
+        """
+        process, clock = self._process, self._process.world.clock
+        if clock.now < self._there_at:
+            return False
+        process.world.note(f"{process.name:8} ---- its Spark is ended by {culprit or 'chance'}")
+        tasks, ended = process.tasks, self._number
+        lost = {task: tasks.start_of(task) for task in sorted(self._on_it) if self.runs(task)}
+        self._on_it.clear()
+        self._number, self._there_at = ended + 1, clock.now + _STARTS_MS
+        notice_warm_ups = tasks.warm_ups.lose(ended)
+        lately = {task for task in lost if clock.now - process.running[task] < _LATELY_MS}
+        for task in lost:
+            fails = partial(
+                spark_invariants.nobody_fails_for_an_end_of_spark_that_may_be_due_to_others,
+                task,
+                culprit,
+                lately - {task},
+            )
+            tasks.lose_spark(task, spark=ended, after_ms=process.rng.randint(0, _HANGS_MS), fails=fails)
+
+        def look() -> None:
+            told = frozenset(task for task, start in lost.items() if tasks.start_of(task) == start)
+            going_on = frozenset(task for task in told if tasks.goes_on(task))
+            if going_on:
+                self._feed(events.SparkEnded, spark=ended, tasks=going_on)
+            notice_warm_ups()
+
+        clock.after(process.rng.randint(0, _LOOK_MS), lambda: process.when_awake(look))
+        return True
