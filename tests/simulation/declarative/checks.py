@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from simulation.declarative import invariants
@@ -13,7 +13,8 @@ from simulation.declarative.shard_topics import KeyAndValue
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupCurrentMemberAssignmentKey
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
-from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.state.records import WorkerStatus
+from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process
@@ -30,6 +31,7 @@ class Checks:
 
     :ivar group: its state by the committed records
     :ivar targets: how many have been installed
+    :ivar read: the records from which each target was computed, by its epoch
     """
 
     def __init__(self, world: World) -> None:
@@ -38,6 +40,7 @@ class Checks:
         self.targets = 0
         self._holders: defaultdict[TaskId, list[Process]] = defaultdict(list)
         self._last: dict[TaskId, tuple[str, Epoch]] = {}
+        self.read: dict[int, Mapping[WorkerId, WorkerStatus]] = {}
 
     # ---- tasks
 
@@ -58,6 +61,13 @@ class Checks:
                 invariants.at_most_one_may_write_a_task(task, holders)
 
     # ---- records
+
+    def computes(self, epoch: int, records: Mapping[WorkerId, WorkerStatus]) -> None:
+        """A member computes the target of this epoch from these records. If several do, what all of them have read
+        counts: whose target is installed is not known.
+        """
+        before = self.read.get(epoch, records)
+        self.read[epoch] = {worker: said for worker, said in records.items() if before.get(worker) is said}
 
     def committed(self, records: Sequence[KeyAndValue]) -> None:
         """A transaction was committed."""
@@ -82,8 +92,8 @@ class Checks:
             invariants.a_target_has_each_task_once(group)
             invariants.a_member_that_is_done_has_its_target(group)
         if self._world.assignors and group.target.epoch > before[1]:
-            world = self._world
-            invariants.tasks_wait_shortly_for_who_is_not_started(group, world.records, world.wall + world.wall_skew_ms)
+            read, latest_wall_ms = self.read.get(group.target.epoch, {}), self._world.wall + self._world.wall_skew_ms
+            invariants.tasks_wait_shortly_for_who_is_not_started(group, read, latest_wall_ms)
         for process in self._world.members:
             invariants.a_task_that_may_be_written_is_held(process, group, self._world.names)
             invariants.a_member_at_the_target_has_nothing_of_others(process, group)

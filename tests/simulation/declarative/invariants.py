@@ -180,10 +180,13 @@ def a_target_has_each_task_once(group: GroupState) -> None:
 
 @invariant
 def tasks_wait_shortly_for_who_is_not_started(
-    group: GroupState, records: Mapping[WorkerId, WorkerStatus], latest_wall_ms: int
+    group: GroupState, read: Mapping[WorkerId, WorkerStatus], latest_wall_ms: int
 ) -> None:
-    """The tasks of a member that Airflow does not start wait as long as its record says, and not the longest delay."""
-    for said in records.values():
+    """The tasks of a member that Airflow does not start wait as long as its record says, and not the longest delay.
+
+    :param read: the records that whoever computed the target had read
+    """
+    for said in read.values():
         waits = group.target.delayed.get(said.member_id)
         if waits is None or said.awaits is None or said.returns_ms is None:
             continue

@@ -73,6 +73,7 @@ class Offers:
         if self.failing:
             return AssignmentComputed(now_ms=process.now, seq=command.seq, group_epoch=epoch, error=FAILED)
         records, named = process.world.records, {WorkerId(one.instance_id) for one in prepared.members}
+        process.world.checks.computes(epoch, records)
         group = group_of(
             prepared,
             computing=process.member_id,
