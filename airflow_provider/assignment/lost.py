@@ -80,18 +80,19 @@ def _end_ms(worker: WorkerId, memory: Memory, round: Round, max_delay_ms: int) -
     """Until when (wall clock) the tasks of an absent worker wait for it; None: nothing is known of it.
 
     The announced time to return counts from the round that misses the worker. If nothing was known by that round, the
-    common delay applies, and later news only count if the worker will never return.
+    common delay applies. Later news only count if they shorten the wait: the worker will never return, or it was back
+    between two rounds, and is absent again for a shorter time.
     """
     absence = round.absent.get(worker)
     at_most_ms = None if absence is None else absence.at_most_ms
     if at_most_ms == 0:
         return round.now_ms
-    latest_ms = round.now_ms + max_delay_ms
+    latest_ms = round.now_ms + (max_delay_ms if at_most_ms is None else min(at_most_ms, max_delay_ms))
     if worker in memory.awaited:
         return min(memory.awaited[worker], latest_ms)
-    if at_most_ms is None or worker not in memory.members:
+    if at_most_ms is None or (worker not in memory.members and latest_ms >= memory.deadline_ms):
         return None
-    return min(round.now_ms + at_most_ms, latest_ms)
+    return latest_ms
 
 
 def _of_unknown_workers(

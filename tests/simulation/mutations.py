@@ -329,7 +329,7 @@ MUTATIONS = (
     Mutation(
         name="waits as long for who has said when it is back as for others",
         module=f"{ASSIGNORS}.lost",
-        edits=(("    return min(round.now_ms + at_most_ms, latest_ms)\n", "    return latest_ms\n"),),
+        edits=(("(max_delay_ms if at_most_ms is None else min(at_most_ms, max_delay_ms))", "max_delay_ms"),),
         plan="calm",
         broken=(_WAIT,),
     ),

@@ -256,4 +256,12 @@ DECLARATIVE_MUTATIONS = (
         plan="declarative-airflow",
         broken=(_SHORTLY,),
     ),
+    Mutation(
+        name="waits as long as before for who was back since the last target, and has said that it returns sooner",
+        module="airflow_provider.assignment.lost",
+        edits=(("(worker not in memory.members and latest_ms >= memory.deadline_ms)", "worker not in memory.members"),),
+        plan="declarative-airflow",
+        broken=(_SHORTLY,),
+        seed=266568093065,
+    ),
 )

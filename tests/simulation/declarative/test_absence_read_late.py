@@ -53,3 +53,13 @@ def test_what_it_writes_while_a_target_is_under_way_is_not_expected_of_that_targ
     group.world.hold_back(group.lost)
     group.comes_to_target()
     assert group.wait_of(group.lost.member_id) > STARTS_WITHIN_MS
+
+
+def test_the_next_target_waits_no_longer_than_it_says(group: Group) -> None:
+    group.world.hold_back(group.lost)
+    group.comes_to_target()
+    group.world.start("w4")
+    group.world.run(1_000)
+    group.comes_to_target()
+    assert 0 < group.wait_of(group.lost.member_id) <= STARTS_WITHIN_MS
+    group.rest()

@@ -153,19 +153,52 @@ class TestWhoSaysWhenItIsBack:
         group.wait(5_000)
         assert group.rebalance().delay_ms == 15_000
 
-    def test_what_it_says_after_it_was_missed_is_too_late(self) -> None:
+    @pytest.mark.parametrize("before", [None, Absence(returns_ms=MAX_DELAY_MS)])
+    def test_what_it_says_after_it_was_missed_shortens_the_wait(self, before: Absence | None) -> None:
         group = group_of(3)
-        group.leave("w2")
+        lost = group.leave("w2")
+        group.absent |= {} if before is None else {W2: before}
         group.rebalance()
         group.wait(5_000)
         group.absent[W2] = Absence(returns_ms=20_000)
-        assert group.rebalance().delay_ms == MAX_DELAY_MS - 5_000
+        assert group.rebalance().delay_ms == 20_000
+        group.wait(5_000)
+        assert group.rebalance().delay_ms == 15_000
+        group.wait(15_000)
+        over = group.rebalance()
+        assert (over.delay_ms, started(over)) == (0, lost)
+
+    @pytest.mark.parametrize(
+        ("before", "left_ms"), [(None, MAX_DELAY_MS - 5_000), (Absence(returns_ms=20_000), 15_000)]
+    )
+    def test_but_does_not_lengthen_it(self, before: Absence | None, left_ms: int) -> None:
+        group = group_of(3)
+        group.leave("w2")
+        group.absent |= {} if before is None else {W2: before}
+        group.rebalance()
+        group.wait(5_000)
+        group.absent[W2] = Absence(returns_ms=MAX_DELAY_MS)
+        assert group.rebalance().delay_ms == left_ms
+
+    def test_and_leaves_the_wait_for_others_alone(self) -> None:
+        group = group_of(4)
+        first, second = group.leave("w2"), group.leave("w3")
+        group.rebalance()
+        group.wait(5_000)
+        group.absent[W2] = Absence(returns_ms=20_000)
+        group.rebalance()
+        group.wait(20_000)
+        one = group.rebalance()
+        assert (one.delay_ms, started(one)) == (MAX_DELAY_MS - 25_000, first)
+        group.wait(MAX_DELAY_MS - 25_000)
+        assert started(group.rebalance()) == second
 
     def test_a_clock_that_is_set_back_lengthens_no_wait_beyond_the_maximum(self) -> None:
         group = group_of(3)
         group.leave("w2")
         group.absent[W2] = Absence(returns_ms=20_000)
         group.rebalance()
+        group.absent.clear()
         group.wait(-1_000_000)
         assert group.rebalance().delay_ms == MAX_DELAY_MS
 

@@ -231,6 +231,24 @@ class TestDelay:
         assert group.delayed.keys() == {W3}
         assert group.asks == {W1: DELAY_MS - 60_000}
 
+    @pytest.mark.parametrize("before_ms", [None, 60_000])
+    def test_who_was_back_since_the_last_target_is_waited_for_no_longer_than_it_has_said_then(
+        self, before_ms: int | None
+    ) -> None:
+        group = three()
+        kept = group.shares
+        group.leave("w2", facts=WorkerFacts(returns_ms=before_ms))
+        group.assign()
+        group.now_ms += 5_000
+        group.join("w2")
+        group.leave("w2", facts=WorkerFacts(returns_ms=10_000))
+        group.assign()
+        assert group.delayed == {W2: kept[W2]}
+        assert group.asks == {W1: 10_000}
+        group.call_over()
+        group.assign()
+        assert not group.delayed
+
     def test_the_groups_delay_takes_the_place_of_the_policys(self) -> None:
         group = three()
         group.leave("w2")
