@@ -21,16 +21,17 @@ DATABASE: Final = os.environ.get("COSPARK_DATABASE") or "sqlite"
 
 
 @contextmanager
-def chosen_database(home: Path) -> Iterator[Database | None]:
-    """The database that :data:`DATABASE` names; None for the one that an Airflow has by itself.
+def chosen_database(home: Path, kind: str = DATABASE) -> Iterator[Database | None]:
+    """A database for an Airflow; None for the one that it has by itself.
 
     :param home: the Airflow's folder, which gets the server's log
+    :param kind: sqlite or postgresql
     """
-    match DATABASE:
+    match kind:
         case "sqlite":
             yield None
         case "postgresql":
             with LocalPostgres(home / "logs" / "postgresql.log") as server:
                 yield server.database
         case _:
-            raise pytest.UsageError(f"COSPARK_DATABASE is {DATABASE!r}: sqlite or postgresql")
+            raise pytest.UsageError(f"COSPARK_DATABASE is {kind!r}: sqlite or postgresql")

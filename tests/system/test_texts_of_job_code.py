@@ -10,7 +10,6 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from airflow.models.asset import AssetEvent, AssetModel
 from airflow_group import Group
 from job_values import BAD, said_by
 from metadata import stored
-from postgresql import needs_postgresql
+from postgresql import chosen_database, needs_postgresql
 from sqlalchemy import select
 from test_scheduling import bookmark
 from waiting import DEADLINE_S, SLOWNESS, TOLD_BY
@@ -31,8 +30,6 @@ from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import ControlAction, JobDefinition
 from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
-from demo.databases import Database
-from demo.postgres import LocalPostgres
 
 TEXTS: Final = 2_000
 ASSETS: Final = 50
@@ -53,28 +50,26 @@ def name() -> str:
     return f"texts-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=needs_postgresql)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs_postgresql)])
 def airflow(request: pytest.FixtureRequest, broker: LocalBroker, name: str, tmp_path: Path) -> Iterator[LocalAirflow]:
     home = tmp_path / "airflow"
-    with ExitStack() as stack:
-        database: Database | None = None
-        if request.param == "PostgreSQL":
-            database = stack.enter_context(LocalPostgres(home / "logs" / "postgresql.log")).database
-        connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
-        yield stack.enter_context(
-            LocalAirflow(
-                home,
-                dag_folders=[DAGS],
-                connections={"broker": json.dumps(connection)},
-                database=database,
-                timeout_s=DEADLINE_S,
-                env={
-                    "PYTHONPATH": os.pathsep.join(map(str, (DAGS, DAGS.parents[1], DAGS.parents[2]))),
-                    TOLD_BY: str(SLOWNESS),
-                    "COSPARK_TEXTS_GROUP": name,
-                },
-            )
-        )
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
+    with (
+        chosen_database(home, request.param) as database,
+        LocalAirflow(
+            home,
+            dag_folders=[DAGS],
+            connections={"broker": json.dumps(connection)},
+            database=database,
+            timeout_s=DEADLINE_S,
+            env={
+                "PYTHONPATH": os.pathsep.join(map(str, (DAGS, DAGS.parents[1], DAGS.parents[2]))),
+                TOLD_BY: str(SLOWNESS),
+                "COSPARK_TEXTS_GROUP": name,
+            },
+        ) as started,
+    ):
+        yield started
 
 
 def test_all_that_job_code_says_is_stored_and_nothing_ends(

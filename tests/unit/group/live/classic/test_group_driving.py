@@ -28,16 +28,6 @@ pytestmark = pytest.mark.turned_clock
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"))
 
 
-@pytest.fixture
-async def coordinator() -> SlowCoordinator:
-    return SlowCoordinator()
-
-
-@pytest.fixture
-async def topics() -> MemoryTopics:
-    return MemoryTopics()
-
-
 class HearsItsEnd(IdleListener):
     def __init__(self) -> None:
         self.ends: list[Ended] = []

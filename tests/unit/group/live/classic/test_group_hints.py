@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
 from waiting import eventually
 
@@ -28,16 +27,6 @@ SETTINGS = MemberSettings(
 )
 """No heartbeat is due while a test runs."""
 NEWCOMER = WorkerStatus(worker=WorkerId("other"), state=WorkerPhase.JOINING, epoch=Epoch(1), slots=1)
-
-
-@pytest.fixture
-async def coordinator() -> SlowCoordinator:
-    return SlowCoordinator()
-
-
-@pytest.fixture
-async def topics() -> MemoryTopics:
-    return MemoryTopics()
 
 
 async def joined(coordinator: SlowCoordinator, topics: MemoryTopics) -> GroupMember:

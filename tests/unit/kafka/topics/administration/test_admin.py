@@ -133,24 +133,13 @@ async def test_what_was_wrong_before_the_question_is_over(monkeypatch: pytest.Mo
 
 
 class _Admin:
-    """An admin client that knows the topic."""
+    """An admin client that knows all topics.
 
-    def __init__(self, _config: object) -> None: ...
+    :param partitions: how many each has
+    """
 
-    def poll(self, _timeout: float) -> None: ...
-
-    def describe_topics(
-        self, _topics: TopicCollection, *, request_timeout: float, include_authorized_operations: bool
-    ) -> dict[str, Future[object]]:
-        described: Future[object] = Future()
-        described.set_result(object())
-        return {"etl.jobs": described}
-
-
-class _Partitioned:
-    """An admin client that finds three partitions in each topic."""
-
-    def __init__(self, _config: object) -> None: ...
+    def __init__(self, partitions: int = 1) -> None:
+        self._partitions = range(partitions)
 
     def poll(self, _timeout: float) -> None: ...
 
@@ -158,12 +147,12 @@ class _Partitioned:
         self, topics: TopicCollection, *, request_timeout: float, include_authorized_operations: bool
     ) -> dict[str, Future[object]]:
         described: Future[object] = Future()
-        described.set_result(SimpleNamespace(partitions=[0, 1, 2], authorized_operations=None))
+        described.set_result(SimpleNamespace(partitions=self._partitions, authorized_operations=None))
         return dict.fromkeys(topics.topic_names, described)
 
 
 async def test_a_topic_with_several_partitions_stays_so_until_somebody_acts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lasting_admin, "AdminClient", _Partitioned)
+    monkeypatch.setattr(lasting_admin, "AdminClient", lambda _: _Admin(partitions=3))
     admin = TopicAdmin({}, Outage("broker:9093"))
     with pytest.raises(LastingError, match=r"'etl.jobs' has 3 partitions, but must have exactly one"):
         await admin.prepare(TopicNames.of("etl"), WORKER, timeout_s=DEADLINE_S)
@@ -193,7 +182,7 @@ def answering(
     answers: Iterable[int | KafkaException], monkeypatch: pytest.MonkeyPatch, *, takes_s: float = 0
 ) -> TopicAdmin:
     consumer = _Consumer(answers, takes_s)
-    monkeypatch.setattr(lasting_admin, "AdminClient", _Admin)
+    monkeypatch.setattr(lasting_admin, "AdminClient", lambda _: _Admin())
     monkeypatch.setattr(partition_ends, "Consumer", lambda _: consumer)
     return TopicAdmin({}, Outage("broker:9093"))
 
