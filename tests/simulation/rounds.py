@@ -36,7 +36,8 @@ class Start:
     :param generation: of the round that gave the worker the task
     :param leader_member: the leader of that round
     :param formed: how often the coordinator had forgotten the group by then
-    :param counted: whether the status topic had a record since the group was last formed
+    :param counted: whether the status topic had a record by which the coordinator's generations count: one of a round
+        since the group was forgotten, if it ever was
     """
 
     worker: WorkerId
@@ -49,10 +50,10 @@ class Start:
     def counts_on_from(self, before: Start, records: Iterable[ClassicRecord]) -> bool:
         """Whether the epoch of the start before could be known. Not if both were lost: the record of that round; and
         the coordinator's generation, because the group was forgotten since, or before that without a record of a round
-        since.
+        since. A later record does not help: its leader may have taken the new count for the old one.
         """
         written = any(record.is_round(before.generation, before.leader_member) for record in records)
-        return written or (self.formed == before.formed and self.counted)
+        return written or (self.formed == before.formed and before.counted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -449,7 +449,7 @@ class World:
             generation=process.state.last_completed,
             leader_member=process.state.last_leader,
             formed=self._formed,
-            counted=len(self.records) > self._records_before,
+            counted=not self._formed or len(self.records) > self._records_before,
         )
         before = self._started.get(task)
         invariants.a_task_goes_to_another_worker_with_a_higher_epoch(task, before, start, self.records)
