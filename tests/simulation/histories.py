@@ -259,7 +259,9 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
 
 
 def _hear_everybody(world: World) -> None:
-    world.run_until(lambda: all(process.has_been_heard for process in world.everybody))
+    world.run_until(
+        lambda: all(process.has_been_heard and not process.tasks.spark.starts for process in world.everybody)
+    )
 
 
 def _look_at_culprits(world: World) -> Callable[[], bool]:

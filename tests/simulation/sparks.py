@@ -46,6 +46,11 @@ class Spark:
         self._on_it.add(task)
         return max(0, self._there_at - self._process.world.clock.now)
 
+    @property
+    def starts(self) -> bool:
+        """Whether attempts still wait for it."""
+        return self._process.world.clock.now <= self._there_at
+
     def runs(self, task: TaskId) -> bool:
         """Whether the task runs on the present one."""
         return task in self._on_it and task in self._process.running
