@@ -259,6 +259,7 @@ def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
         _try_again(x, _failed_here(x, run, x.failure(message, traceback)))
         return
     why = x.failure(f"a known fault of Spark, which passes: {message}", traceback)
+    x.warn(f"task {run.label} is to run again: {why.line}")
     x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), error=why), pause_ms)
 
 

@@ -6,7 +6,7 @@ from execution_script import A0, A1, Script, words, written
 
 from airflow_provider.state.records import TaskFailure, TaskState
 from airflow_provider.values.model import TaskId
-from airflow_provider.worker.tasks.commands import ArmTimer, Command
+from airflow_provider.worker.tasks.commands import ArmTimer, Command, Warn
 from airflow_provider.worker.tasks.events import SparkFaltered
 
 NULL = TaskFailure.of("Spark has null metrics")
@@ -37,6 +37,14 @@ def test_it_is_tried_again_soon_and_uses_no_retry() -> None:
     assert words(script.wait(1_000)) == ["start a:0 #2"]
     script.begin(A0)
     assert ArmTimer(at_ms=script.now + 2_000) in faltered(script)
+
+
+def test_its_worker_says_why_it_runs_again() -> None:
+    script = Script(retries=0).running(A0)
+    done = script.feed(SparkFaltered, task=A0, failure=TaskFailure.of("no metrics\nby way of Java", "a traceback"))
+    assert [command.message for command in done if isinstance(command, Warn)] == [
+        "task a:0 is to run again: a known fault of Spark, which passes: no metrics; by way of Java"
+    ]
 
 
 def test_what_it_meets_again_and_again_is_its_own_fault() -> None:
