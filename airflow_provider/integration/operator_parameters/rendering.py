@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
-from jinja2.nativetypes import NativeEnvironment
+from jinja2.nativetypes import NativeEnvironment, native_concat
 
 if TYPE_CHECKING:
     import jinja2
@@ -14,6 +15,20 @@ if TYPE_CHECKING:
 
 _NO_TEXT: Final = frozenset({"after", "at_least", "config", "if_version", "max_tasks", "slots", "tasks", "workers"})
 """Parameters that are numbers, lists or JSON. The others are names, lists of names, and maps of texts."""
+_NAMES: Final = frozenset(
+    {
+        "checkpoint_root",
+        "entry_point",
+        "group",
+        "job",
+        "kafka_conn_id",
+        "run_key",
+        "spark_conn_id",
+        "spark_master",
+        "worker",
+    }
+)
+"""Parameters that are one text, whatever Python would read in it."""
 
 
 class AsWritten(BaseOperator):
@@ -21,8 +36,8 @@ class AsWritten(BaseOperator):
 
     With ``render_template_as_native_obj`` Airflow reads each text as Python: the job ``2024_01`` would become 202401,
     and the version ``1.10`` would become 1.1. Here a text without a template stays as it is, and one that is rendered
-    becomes a number only if that number is written like the text. A name, or a text in a map of them, loses no quotes,
-    and is not missing because it is the text ``None``.
+    becomes a number only if that number is written like the text. A text in a map of them loses no quotes, and is not
+    missing because it is the text ``None``. A name that is rendered as a text is that text.
     """
 
     _rendering = ""
@@ -48,23 +63,28 @@ class AsWritten(BaseOperator):
         seen_oids: set[int] | None = None,
     ) -> Any:
         env = jinja_env or self.get_template_env()
-        if isinstance(content, str) and not _may_be_template(content, env):
-            return content
-        rendered = super().render_template(content, context, jinja_env, seen_oids)
-        if rendered is content:
-            return content  # what another task has told a mapped one is never a template
-        if not isinstance(content, str) or not isinstance(env, NativeEnvironment) or not self._may_be_misread(rendered):
-            return rendered
-        parts = _rendered_parts(env, content, context)
-        if not parts or (len(parts) == 1 and not isinstance(parts[0], str)):
-            return rendered  # it was never a text
-        written = "".join(map(str, parts))
-        return rendered if written.strip() == str(rendered) and _is_number(rendered) else written
+        if isinstance(content, str):
+            if not _may_be_template(content, env) or (seen_oids is not None and id(content) in seen_oids):
+                return content  # what another task has told a mapped one is never a template
+            if self._is_read_natively(env):
+                return self._read(_rendered_parts(env, content, context))
+        return super().render_template(content, context, env, seen_oids)
 
-    def _may_be_misread(self, rendered: object) -> bool:
-        return _is_number(rendered) or (
-            self._rendering not in _NO_TEXT and (rendered is None or isinstance(rendered, str))
-        )
+    def _is_read_natively(self, env: jinja2.Environment) -> bool:
+        """An operator may have a wish of its own, from Airflow 3.3 on."""
+        return isinstance(env, NativeEnvironment) and getattr(self, "render_template_as_native_obj", None) is not False
+
+    def _read(self, parts: list[Any]) -> Any:
+        """What a template has rendered: a text, or what Python reads in it."""
+        read = native_concat(parts)
+        if not parts or (len(parts) == 1 and not isinstance(parts[0], str)):
+            return read  # it was never a text
+        written = "".join(map(str, parts))
+        if self._rendering in _NAMES:
+            return written
+        if _is_number(read):
+            return read if written.strip() == str(read) else written
+        return written if self._rendering not in _NO_TEXT and (read is None or isinstance(read, str)) else read
 
 
 def _may_be_template(content: str, env: jinja2.Environment) -> bool:
@@ -79,8 +99,13 @@ def _is_number(value: object) -> bool:
 
 
 def _rendered_parts(jinja_env: jinja2.Environment, content: str, context: Any) -> list[Any]:
-    """The text around the expressions, and their values."""
+    """The text around the expressions, and their values. Each is evaluated once, because a macro may have an effect."""
     template = jinja_env.from_string(content)
     # Not Template.render, which would read the whole context, with names that Airflow has deprecated.
-    values = jinja_env.context_class(jinja_env, context, template.name, template.blocks)
-    return [*template.root_render_func(values)]
+    seen = copy.copy(context)
+    seen.update((name, value) for name, value in template.globals.items() if name not in context)
+    values = jinja_env.context_class(jinja_env, seen, template.name, template.blocks)
+    try:
+        return [*template.root_render_func(values)]
+    except Exception:  # noqa: BLE001  it is raised again, with the line of the template
+        jinja_env.handle_exception()

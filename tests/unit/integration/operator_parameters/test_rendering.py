@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,10 @@ CONTEXT: Any = {
     "quoted": "'2024_01'",
     "word": '"x"',
     "none": "None",
+    "flag": "True",
+    "pair": "(1, 2)",
     "nothing": None,
+    "number_of_jobs": 0,
 }
 
 
@@ -39,6 +43,29 @@ def test_a_name_is_what_its_author_wrote(kind: Any, job: str) -> None:
     operator = rendered(kind, group="2024_01", job=job)
     assert operator.group == "2024_01"
     assert operator.job == {"{{ month }}": "2024_01", "{{ version }}": "1.10"}.get(job, job)
+
+
+@pytest.mark.parametrize(("job", "name"), [("{{ flag }}", "True"), ("{{ pair }}", "(1, 2)"), ("{{ day }}", "20240131")])
+def test_a_name_is_a_text_whatever_python_reads_in_it(job: str, name: str) -> None:
+    assert rendered(SparkJobOperator, group="g", job=job, entry_point="m:J").job == name
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("template", ["{{ next() }}", "run-{{ next() }}", "{% set n = next() %}", "{{ next() }}_0"])
+def test_each_template_is_rendered_once(template: str, *, native: bool) -> None:
+    """A macro may have an effect, or be slow."""
+    numbers = itertools.count()
+    macros = {"next": lambda: next(numbers)}
+    with DAG("d", schedule=None, render_template_as_native_obj=native, user_defined_macros=macros):
+        operator = SparkJobOperator(task_id="t", group="g", job="j", entry_point="m:J", run_key=template)
+    operator.render_template_fields(CONTEXT)
+    assert next(numbers) == 1
+
+
+def test_an_error_names_the_line_of_the_template() -> None:
+    with pytest.raises(ZeroDivisionError) as failed:
+        rendered(RemoveSparkJobOperator, group="g", job="a\n{{ 1 // number_of_jobs }}")
+    assert (failed.traceback[-1].path, failed.traceback[-1].lineno) == ("<template>", 1)
 
 
 @pytest.mark.parametrize("native", [True, False])
