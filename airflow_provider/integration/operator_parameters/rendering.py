@@ -51,9 +51,15 @@ class AsWritten(BaseOperator):
         jinja_env: jinja2.Environment,
         seen_oids: set[int],
     ) -> None:
+        env = self._wished(jinja_env)
         for field in template_fields:
             self._rendering = field
-            super()._do_render_template_fields(parent, (field,), context, jinja_env, seen_oids)
+            super()._do_render_template_fields(parent, (field,), context, env, seen_oids)
+
+    def _wished(self, env: jinja2.Environment) -> jinja2.Environment:
+        """Airflow 3.3 lets an operator have a wish of its own, but its task gets the environment of the DAG."""
+        native = getattr(self, "render_template_as_native_obj", None)
+        return env if native in (None, isinstance(env, NativeEnvironment)) else self.get_template_env()
 
     def render_template(
         self,
@@ -66,22 +72,18 @@ class AsWritten(BaseOperator):
         if isinstance(content, str):
             if not _may_be_template(content, env) or (seen_oids is not None and id(content) in seen_oids):
                 return content  # what another task has told a mapped one is never a template
-            if self._is_read_natively(env):
+            if isinstance(env, NativeEnvironment):
                 return self._read(_rendered_parts(env, content, context))
         return super().render_template(content, context, env, seen_oids)
 
-    def _is_read_natively(self, env: jinja2.Environment) -> bool:
-        """An operator may have a wish of its own, from Airflow 3.3 on."""
-        return isinstance(env, NativeEnvironment) and getattr(self, "render_template_as_native_obj", None) is not False
-
     def _read(self, parts: list[Any]) -> Any:
         """What a template has rendered: a text, or what Python reads in it."""
-        read = native_concat(parts)
         if not parts or (len(parts) == 1 and not isinstance(parts[0], str)):
-            return read  # it was never a text
+            return native_concat(parts)  # it was never a text
         written = "".join(map(str, parts))
         if self._rendering in _NAMES:
             return written
+        read = native_concat([written])
         if _is_number(read):
             return read if written.strip() == str(read) else written
         return written if self._rendering not in _NO_TEXT and (read is None or isinstance(read, str)) else read

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseOperator
 
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
@@ -148,3 +148,27 @@ def test_names_of_mapped_tasks_are_read_in_the_same_way() -> None:
     seen: Any = {**CONTEXT, **run}
     mapped.render_template_fields(seen)
     assert (seen["task"].job, seen["task"].run_key) == ("'2024_01'", "None")
+
+
+@pytest.mark.skipif("render_template_as_native_obj" not in vars(BaseOperator), reason="from Airflow 3.3 on")
+@pytest.mark.parametrize("native", [True, False])
+def test_an_operator_may_have_a_wish_of_its_own(native: bool) -> None:
+    """Airflow renders it in the environment of its DAG, which has another one."""
+    wish: Any = {"render_template_as_native_obj": native}
+    with DAG("d", schedule=None, render_template_as_native_obj=not native) as dag:
+        job = SparkJobOperator(
+            task_id="t",
+            group="{{ month }}",
+            job="{{ number }}",
+            entry_point="m:J",
+            config={"n": "{{ number }}"},
+            **wish,
+        )
+    job.render_template_fields(CONTEXT, dag.get_template_env())
+    assert (job.group, str(job.job), job.config) == ("2024_01", "3", {"n": 3 if native else "3"})
+
+
+def test_a_name_is_not_read_as_python() -> None:
+    """That may fail, for example because it is nested too deeply."""
+    name = "-" * 5_000 + "1"
+    assert rendered(JobSensor, group="g", job="{{ 5_000 * '-' }}1").job == name
