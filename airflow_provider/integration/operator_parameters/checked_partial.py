@@ -12,6 +12,7 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
 from airflow_provider.integration.airflow_api.airflow_names import AirflowFailException
+from airflow_provider.integration.operator_parameters.told_by_tasks import ToldKwargs
 
 _LATER: Final = "{{ known when the task runs }}"
 
@@ -33,6 +34,7 @@ class CheckedPartial(OperatorPartial):
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
         """:raises ValueError: if a value is wrong"""
         expanded = super().expand_kwargs(kwargs, strict=strict)
+        expanded.expand_input = ToldKwargs(kwargs)
         if isinstance(kwargs, Sequence):
             self._check(case for case in kwargs if isinstance(case, Mapping))
         return expanded
