@@ -22,9 +22,10 @@ alone on trial when it ends it for the time ``max_spark_deaths + ceil(log2(n))``
 
 *Verdict.* A task fails only if Spark has ended often enough while it ran, the last time while it was alone on trial.
 Processes and servers are ended by people, too, so there it must have been alone twice in a row. Therefore, no task
-fails because of another one, however many there are.
+fails because of another one that ends Spark soon after its start, however many there are.
 
-What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
+What ends Spark or its process only later than a minute after its start is acquitted each time. Nobody fails, unless
+another task is on trial alone just then, as often as a verdict needs: that one cannot be told from the reason. A
 stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
 grow with the deaths of Spark that it was acquitted of, and while it is the only one that uses this Spark, it is not
 acquitted: only when something else begins. Not so after the death of a process: a task that takes hours may lose its
