@@ -17,16 +17,18 @@ END: Final = 22_503
 class LargeTopics(MemoryTopics):
     """Topics of which so much is read in each of these times.
 
-    :param read: the offset at first, and after each time
+    :param read: the offset of the status topic at first, and after each time
+    :param unread: of the jobs topic, of which nothing is read
     :ivar waits: how often their end was waited for
     """
 
-    def __init__(self, *read: int) -> None:
+    def __init__(self, *read: int, unread: int = 0) -> None:
         super().__init__()
         feed = self._memory
         self._status = SimpleNamespace(offset=read[0], snapshot=feed.status.snapshot)
         self._jobs = SimpleNamespace(offset=0, snapshot=feed.jobs.snapshot)
         self._later = list(read[1:])
+        self._unread = unread
         self.waits = 0
 
     def _followed(self) -> Any:
@@ -34,7 +36,7 @@ class LargeTopics(MemoryTopics):
 
     def _open(self) -> Any:
         async def end_offsets(_topics: tuple[str, str], *, timeout_s: float) -> dict[str, int]:
-            return {self.names.jobs: 0, self.names.status: END}
+            return {self.names.jobs: self._unread, self.names.status: END}
 
         return SimpleNamespace(admin=SimpleNamespace(end_offsets=end_offsets))
 

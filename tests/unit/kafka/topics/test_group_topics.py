@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from group_records import record_of
-from large_topics import LargeTopics
+from large_topics import END, LargeTopics
 from stand_ins import MemoryTopics
 from waiting import eventually
 
@@ -221,6 +221,13 @@ async def test_large_topics_are_read_as_long_as_there_is_progress(read: tuple[in
     with pytest.raises(TopicTimeoutError):
         await topics.catch_up()
     assert topics.waits == waits
+
+
+async def test_what_is_written_after_the_end_of_one_topic_is_no_progress_in_the_other() -> None:
+    topics = LargeTopics(0, END, *range(END + 1, END + 9), unread=1)
+    with pytest.raises(TopicTimeoutError):
+        await topics.catch_up()
+    assert topics.waits == 2
 
 
 async def test_who_has_said_how_long_waits_no_longer() -> None:
