@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 from typing_extensions import TypeVarTuple, Unpack
@@ -23,6 +23,8 @@ from typing_extensions import TypeVarTuple, Unpack
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _REAL, _WALL = time.monotonic, time.time
+_TICK_S: Final = 1e-9
+"""Passes in each turn of a loop. Timers may fire so much early: whoever then waits for the rest would wait for ever."""
 
 
 class _Clock:
@@ -66,7 +68,7 @@ class _Selector(selectors.DefaultSelector):
             return woken
         woken = super().select(0)
         if not woken:
-            CLOCK.turn(timeout)
+            CLOCK.turn(max(timeout, _TICK_S))
         return woken
 
 

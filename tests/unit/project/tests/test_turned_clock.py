@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 
@@ -10,6 +11,7 @@ import pytest
 from turned_clock import time_passes
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 
 REAL = time.monotonic
 
@@ -33,6 +35,21 @@ async def test_what_a_thread_does_is_waited_for() -> None:
     go_on, loop = threading.Event(), asyncio.get_running_loop()
     loop.call_later(0.01, go_on.set)
     assert await asyncio.wait_for(asyncio.to_thread(go_on.wait, 10), 20)
+
+
+@pytest.mark.turned_clock
+async def test_who_waits_again_for_what_is_left_of_a_time_comes_to_its_end() -> None:
+    """A timer may fire a nanosecond early. If the clock stood still then, so would the test."""
+    loop = asyncio.get_running_loop()
+    for _ in range(300):
+        at, turns = loop.time() + 5 + random.random(), 0
+        for tenths_ns in range(40):
+            loop.call_at(at - tenths_ns / 1e10, int)
+        while loop.time() < at:
+            turns += 1
+            assert turns < 100
+            with pytest.raises(DeadlineError):
+                await wait_at_most(at - loop.time(), asyncio.Event().wait())
 
 
 async def test_without_the_mark_nobody_turns_it() -> None:
