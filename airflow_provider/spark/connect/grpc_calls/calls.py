@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
@@ -26,7 +27,8 @@ from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 
 ANSWER_S: Final = 10.0
 """How long one call may take: a server whose JVM collects garbage is not silent."""
-_NO_QUERY: Final = "STREAMING_QUERY_NOT_FOUND"
+_NO_QUERY: Final = re.compile(r"\bSTREAMING_QUERY_NOT_FOUND\b|\[INTERNAL_ERROR\] Streaming query \S+ is not found\b")
+"""Spark 4.1 has no condition for it."""
 _CLOSED: Final = "INVALID_HANDLE.SESSION_CLOSED"
 _CURSOR: Final = "INVALID_CURSOR"
 _FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
@@ -207,7 +209,7 @@ async def _answer(call: Awaitable[T]) -> T:
     except grpc.RpcError as error:
         broken_off = error.code() is grpc.StatusCode.CANCELLED  # by a server that shuts down
         trouble, text = Trouble.AWAY if broken_off else trouble_of(error), text_of(error)
-        if _NO_QUERY in text:
+        if _NO_QUERY.search(text):
             raise NotThereError(text) from None
         if _CLOSED in text:
             raise SessionClosedError(text) from None

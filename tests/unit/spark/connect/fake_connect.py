@@ -67,6 +67,7 @@ class FakeConnect(SparkConnectServiceServicer):
     :ivar keeps_secret: with which it refuses to say what it executes
     :ivar interrupted: the operations that it has named to who interrupted them; it names none again
     :ivar refuses_once: by what it is asked, with which it refuses this the next time
+    :ivar no_query: how it says that it does not have a query; ``{}`` stands for its id
     :ivar at_once: how many calls there were at most at one time
     :ivar peers: from which connections it was asked
     :ivar metadata: what came with the last call
@@ -89,6 +90,7 @@ class FakeConnect(SparkConnectServiceServicer):
         self.keeps_secret: tuple[grpc.StatusCode, str] | None = None
         self.interrupted: set[str] = set()
         self.refuses_once: dict[str, tuple[grpc.StatusCode, str]] = {}
+        self.no_query = "[CONNECT_INVALID_PLAN.STREAMING_QUERY_NOT_FOUND] no query"
         self.at_once = 0
         self.peers: set[str] = set()
         self.metadata: dict[str, str] = {}
@@ -142,9 +144,7 @@ class FakeConnect(SparkConnectServiceServicer):
             wanted = (asked.query_id.id, asked.query_id.run_id)
             query = next((each for each in queries if (each.query_id, each.run_id) == wanted), None)
             if query is None:
-                await context.abort(
-                    grpc.StatusCode.INTERNAL, "[CONNECT_INVALID_PLAN.STREAMING_QUERY_NOT_FOUND] no query"
-                )
+                await context.abort(grpc.StatusCode.INTERNAL, self.no_query.format(asked.query_id.id))
             assert query is not None
             yield ExecutePlanResponse(execution_progress=ExecutePlanResponse.ExecutionProgress())
             yield self._answer(asked, query)

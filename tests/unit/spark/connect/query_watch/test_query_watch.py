@@ -167,6 +167,18 @@ async def test_a_query_whose_session_is_unknown_is_lost_and_the_session_is_not_c
         assert server.sessions == {}
 
 
+async def test_a_query_that_is_missing_in_its_session_is_lost_also_on_spark_4_1(server: FakeConnect) -> None:
+    server.no_query = "[INTERNAL_ERROR] Streaming query {} is not found SQLSTATE: XX000"
+    handle = server.handle(FakeQuery())
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        server.sessions[handle.session_id].clear()
+        (lost,) = await hearing.hears(QueryLost)
+        assert "the server does not have it, so it was restarted" in lost.why
+        assert not hearing.of(ServerSilent)
+
+
 @pytest.mark.slow
 async def test_a_restart_between_two_polls_loses_all_queries_and_creates_few_sessions(server: FakeConnect) -> None:
     handles = [server.handle(FakeQuery()) for _ in range(60)]
