@@ -114,10 +114,14 @@ class ServerConnection:
         self._server: ConnectedServer | None = None
 
     def server(self) -> ConnectedServer:
-        """The server; connects if there is none, or if the last one has ended.
+        """The server; connects if there is none, or if the last one has ended. Nobody has looked at it while no task
+        ran there: it may have been restarted meanwhile, and would only be found out when the next tasks have begun.
 
         :raises SparkStartError: if the server can't be used
         """
+        last = self._server
+        if last is not None:
+            last.look()
         with self._lock:
             if self._server is not None and not self._server.alive:
                 self._forget()

@@ -99,15 +99,26 @@ class Answers:
         self.now = 0.0
         self.answer: Exception | str = "4.9.0"
         self.hung_up = 0
+        self.opened: list[object] = []
+        self.forgotten: list[object] = []
         monkeypatch.setattr(connection, "ask_version", self.ask)
         monkeypatch.setattr(connection, "require_client", lambda: "4.3.0")
-        monkeypatch.setattr(connection, "open_session", lambda settings, user_agent: object())
+        monkeypatch.setattr(connection, "open_session", lambda settings, user_agent: self.open())
         monkeypatch.setattr(connection, "release", lambda session, timeout_s: None)
         monkeypatch.setattr(connection, "hang_up", self.hang_up)
         monkeypatch.setattr(connection, "REMOTE_MODE", RemoteMode())
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
-    def ask(self, _session: Any, _timeout_s: float) -> str:
+    def open(self) -> object:
+        self.opened.append(object())
+        return self.opened[-1]
+
+    def restart(self) -> None:
+        self.forgotten = [*self.opened]
+
+    def ask(self, session: Any, _timeout_s: float) -> str:
+        if session in self.forgotten:
+            raise RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED]")
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -160,6 +171,16 @@ def test_a_server_that_does_not_know_its_session_was_restarted(answers: Answers)
     assert (first.number, second.number) == (1, 2)
     link.close()
     assert answers.hung_up == 2
+
+
+def test_a_server_that_was_restarted_while_nobody_looked_is_not_taken_for_the_last_one(answers: Answers) -> None:
+    link = ServerConnection(SETTINGS, "w")
+    first = link.server()
+    answers.restart()
+    second = link.server()
+    assert not first.alive
+    assert second.look() is Sight.FINE
+    assert second.number == 2
 
 
 def session_on(server: ConnectedServer) -> ConnectSession:
