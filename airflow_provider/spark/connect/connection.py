@@ -20,7 +20,7 @@ from airflow_provider.spark.connect.grpc_calls.calls import ANSWER_S
 from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectSettings
 from airflow_provider.spark.connect.trouble import Trouble, text_of, trouble_of
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.sight import LOOK_S, Sight
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -31,6 +31,10 @@ AWAY_S: Final = 15.0
 """A server's tasks count as lost when it has been away for this long: longer than their own calls wait."""
 SLOW_S: Final = 60.0
 """The same for a server that accepts connections and does not answer: it may be overloaded."""
+_UNWATCHED_S: Final = 10.0
+"""After this long without a look nobody has watched the server: its silence before says nothing about this time."""
+_JUST_NOW_S: Final = 2 * LOOK_S
+"""A server that has answered within this time is not asked again when a task starts."""
 _FIRST_ANSWER_S: Final = 60.0
 RELEASE_S: Final = 30.0
 
@@ -52,8 +56,12 @@ class ConnectedServer:
         self.number = number
         self._settings = settings
         self._watch = watch
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._answered_at = self._looked_at = time.monotonic()
+        """When the last answer came, and when the last look was over: it has just been asked for its version."""
         self._silent_since: float | None = None
-        """When the first unanswered call was made (monotonic)."""
+        """When the first unanswered question of a silence was asked that somebody has watched ever since."""
         self._end = ""
 
     @property
@@ -78,17 +86,34 @@ class ConnectedServer:
         try:
             ask_version(self._watch, ANSWER_S)
         except Exception as error:  # noqa: BLE001 - whatever the client raises, it is no answer
-            return self._look_closer(error, asked_at)
-        self._silent_since = None
+            return self._unanswered(error, asked_at)
+        with self._lock:
+            self._answered_at = self._looked_at = time.monotonic()
+            self._silent_since = None
         return Sight.FINE
 
-    def _look_closer(self, error: Exception, asked_at: float) -> Sight:
+    def look_before_start(self) -> None:
+        """Ask it once, unless it has just answered. Tasks that start at the same time share a look."""
+        came_at = time.monotonic()
+        with self._starting:
+            with self._lock:
+                known = self._looked_at > came_at or time.monotonic() - self._answered_at <= _JUST_NOW_S
+            if not known:
+                self.look()
+
+    def _unanswered(self, error: Exception, asked_at: float) -> Sight:
         trouble = trouble_of(error)
-        self._silent_since = asked_at if self._silent_since is None else self._silent_since
-        silent_s = time.monotonic() - self._silent_since
         if trouble in (Trouble.ENDED, Trouble.CLOSED):
             self.has_ended("it was restarted, or its Spark has ended")
-        elif silent_s >= (AWAY_S if trouble is Trouble.AWAY else SLOW_S):
+            return Sight.ENDED
+        with self._lock:
+            if asked_at < self._answered_at:
+                return Sight.FINE  # another thread has asked later, and had an answer
+            if self._silent_since is None or asked_at - self._looked_at > _UNWATCHED_S:
+                self._silent_since = asked_at
+            self._looked_at = time.monotonic()
+            silent_s = self._looked_at - self._silent_since
+        if silent_s >= (AWAY_S if trouble is Trouble.AWAY else SLOW_S):
             self.has_ended(f"it has not answered for {silent_s:.0f} s ({text_of(error)})")
         return Sight.ENDED if self._end else Sight.SILENT
 
@@ -112,17 +137,20 @@ class ServerConnection:
         self._lock = threading.Lock()
         self._number = 0
         self._server: ConnectedServer | None = None
+        self._closed = False
 
     def server(self) -> ConnectedServer:
         """The server; connects if there is none, or if the last one has ended. Nobody has looked at it while no task
-        ran there: it may have been restarted meanwhile, and would only be found out when the next tasks have begun.
+        ran there: it may have been restarted meanwhile, and that would only be noticed when the next tasks have begun.
 
-        :raises SparkStartError: if the server can't be used
+        :raises SparkStartError: if the server can't be used, or the connection is closed
         """
         last = self._server
         if last is not None:
-            last.look()
+            last.look_before_start()
         with self._lock:
+            if self._closed:
+                raise SparkStartError(f"this worker has closed its connection to {self._settings.server}")
             if self._server is not None and not self._server.alive:
                 self._forget()
             if self._server is None:
@@ -130,8 +158,9 @@ class ServerConnection:
             return self._server
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, for good: a task that is just starting opens no other one."""
         with self._lock:
+            self._closed = True
             if self._server is not None:
                 self._forget()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -98,6 +100,8 @@ class Answers:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.answer: Exception | str = "4.9.0"
+        self.asked = 0
+        self.while_asked: Callable[[], None] = lambda: None
         self.hung_up = 0
         self.opened: list[object] = []
         self.forgotten: list[object] = []
@@ -116,7 +120,17 @@ class Answers:
     def restart(self) -> None:
         self.forgotten = [*self.opened]
 
+    def watch(self, server: ConnectedServer, for_s: float) -> Sight:
+        """Look every second; returns the last sight."""
+        sight = Sight.FINE
+        for _ in range(round(for_s)):
+            self.now += 1
+            sight = server.look()
+        return sight
+
     def ask(self, session: Any, _timeout_s: float) -> str:
+        self.asked += 1
+        self.while_asked()
         if session in self.forgotten:
             raise RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED]")
         if isinstance(self.answer, Exception):
@@ -146,14 +160,12 @@ def test_a_silent_server_is_waited_for_and_given_up_in_the_end(
     server = ConnectedServer(3, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
     answers.answer = error
     assert server.look() is Sight.SILENT
-    answers.now += patience_s - 1
-    assert server.look() is Sight.SILENT
+    assert answers.watch(server, patience_s - 1) is Sight.SILENT
     answers.answer = "4.3.0"
     assert server.look() is Sight.FINE
     answers.answer = error
     assert server.look() is Sight.SILENT, "it was there meanwhile"
-    answers.now += patience_s
-    assert server.look() is Sight.ENDED
+    assert answers.watch(server, patience_s) is Sight.ENDED
     gone = server.gone()
     assert isinstance(gone, SparkGoneError)
     assert gone.spark == 3
@@ -177,10 +189,120 @@ def test_a_server_that_was_restarted_while_nobody_looked_is_not_taken_for_the_la
     link = ServerConnection(SETTINGS, "w")
     first = link.server()
     answers.restart()
+    answers.now += 5
     second = link.server()
     assert not first.alive
     assert second.look() is Sight.FINE
     assert second.number == 2
+
+
+def test_a_silence_that_nobody_has_watched_is_not_counted(answers: Answers) -> None:
+    link = ServerConnection(SETTINGS, "w")
+    server = link.server()
+    answers.answer = RefusedError("UNAVAILABLE", "refused")
+    assert server.look() is Sight.SILENT
+    answers.now += 3600
+    assert link.server() is server, "it may have been there for an hour"
+    assert answers.watch(server, connection.AWAY_S - 1) is Sight.SILENT
+    assert answers.watch(server, 1) is Sight.ENDED
+
+
+def test_a_failure_of_a_question_from_before_the_last_answer_is_no_silence(answers: Answers) -> None:
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+
+    def another_thread_has_an_answer() -> None:
+        answers.while_asked = lambda: None
+        answers.now += 5
+        answers.answer = "4.3.0"
+        assert server.look() is Sight.FINE
+        answers.answer = RefusedError("UNAVAILABLE", "refused")
+        answers.now += 1
+
+    answers.while_asked = another_thread_has_an_answer
+    assert server.look() is Sight.FINE
+    assert answers.watch(server, connection.AWAY_S) is Sight.SILENT
+    assert answers.watch(server, 1) is Sight.ENDED
+
+
+def test_an_answer_while_another_look_fails_is_no_error_of_a_task(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    answered = threading.Thread(target=server.look)
+
+    def now_while_it_fails() -> float:
+        if answered.ident is None:
+            answers.answer = "4.3.0"
+            answered.start()
+            answered.join(0.2)  # it has to wait
+        return answers.now
+
+    def fail() -> None:
+        answers.while_asked = lambda: None
+        monkeypatch.setattr(time, "monotonic", now_while_it_fails)
+
+    answers.answer = RefusedError("UNAVAILABLE", "refused")
+    answers.while_asked = fail
+    assert server.look() is Sight.SILENT
+    answered.join()
+    assert server.look() is Sight.FINE
+
+
+def test_tasks_that_start_after_an_answer_ask_nothing(answers: Answers) -> None:
+    link = ServerConnection(SETTINGS, "w")
+    server = link.server()
+    answers.now += 100
+    server.look()
+    before = answers.asked
+    for _ in range(1_000):
+        assert link.server() is server
+    assert answers.asked == before
+
+
+@pytest.mark.parametrize("answer", ["4.3.0", RefusedError("DEADLINE_EXCEEDED")], ids=["fine", "silent"])
+def test_tasks_that_start_at_once_share_a_look(
+    answers: Answers, answer: Exception | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = ServerConnection(SETTINGS, "w")
+    link.server()
+    answers.answer, before = answer, answers.asked
+    others = [threading.Thread(target=link.server) for _ in range(20)]
+    came = set[str]()
+
+    def monotonic() -> float:
+        came.add(threading.current_thread().name)
+        return answers.now
+
+    def others_start() -> None:
+        answers.while_asked = lambda: None
+        for other in others:
+            other.start()
+        while len(came) <= len(others):
+            time.sleep(0.001)
+        answers.now += 1
+
+    monkeypatch.setattr(time, "monotonic", monotonic)
+    answers.now += 100
+    answers.while_asked = others_start
+    link.server()
+    for other in others:
+        other.join()
+    assert answers.asked - before == 1
+
+
+def test_a_start_during_the_close_opens_no_connection(answers: Answers) -> None:
+    link = ServerConnection(SETTINGS, "w")
+    link.server()
+    answers.now += 100
+
+    def close() -> None:
+        answers.while_asked = lambda: None
+        link.close()
+
+    answers.while_asked = close
+    with pytest.raises(SparkStartError, match=r"has closed its connection to sc://spark:15002$"):
+        link.server()
+    assert answers.hung_up == len(answers.opened) == 1
 
 
 def session_on(server: ConnectedServer) -> ConnectSession:
