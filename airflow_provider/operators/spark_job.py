@@ -74,7 +74,8 @@ class SparkJobOperator(GroupTask):
         import it
     :param config: a JSON object for the job's ``plan``, or its text, as made by a template with ``tojson``. If it does
         not match what the job declares (``config_schema``), it is refused without retries: by this task if
-        ``entry_point`` is no template and can be imported here, otherwise by the worker that plans the job
+        ``entry_point`` is written in the DAG, not in a template, and can be imported here; otherwise by the worker that
+        plans the job
     :param max_tasks: the most tasks a plan may have; None: as many as it needs
     :param run_key: names one run of the job; under a new key it runs again. By default the DAG run's id for a job that
         ends by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
@@ -263,11 +264,12 @@ class SparkJobOperator(GroupTask):
     def _check_config(self, definition: JobDefinition) -> None:
         """Check the config before anything is written, if the job can be imported here.
 
-        Not if the entry point comes from a template: then the conf of a DAG run could choose what is imported here.
+        Not if the entry point comes from a template or from another task: then the conf of a DAG run could choose what
+        is imported here.
 
         :raises AirflowFailException: if the config does not match the job's declaration, or the job's code fails
         """
-        if not self._names_its_job:
+        if not self._names_its_job or "entry_point" in self._told:
             return
         try:
             unchecked = check_config_here(definition.name, definition.entry_point, definition.config)

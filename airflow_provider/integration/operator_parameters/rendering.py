@@ -42,6 +42,8 @@ class AsWritten(BaseOperator):
 
     _rendering = ""
     """The parameter that is being rendered."""
+    _told: frozenset[str] = frozenset()
+    """The parameters that another task has told this one, which is mapped over it."""
 
     def _do_render_template_fields(
         self,
@@ -52,6 +54,8 @@ class AsWritten(BaseOperator):
         seen_oids: set[int],
     ) -> None:
         env = self._wished(jinja_env)
+        if parent is self:
+            self._told = frozenset(field for field in template_fields if id(getattr(self, field, None)) in seen_oids)
         for field in template_fields:
             self._rendering = field
             super()._do_render_template_fields(parent, (field,), context, env, seen_oids)
