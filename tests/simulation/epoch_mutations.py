@@ -37,12 +37,7 @@ EPOCH_MUTATIONS = (
     Mutation(
         name="leads a round of version 3 without regard to the rounds that the others were in",
         module="airflow_provider.group.classic.leader.extensible_round",
-        edits=(
-            (
-                "    return max([call.spoken_epoch, *(epoch for epoch in said if epoch <= call.now_ms * 1_000)])\n",
-                "    return call.spoken_epoch\n",
-            ),
-        ),
+        edits=(("    return max([call.spoken_epoch, *believed])\n", "    return call.spoken_epoch\n"),),
         unit_test=(
             "tests/unit/group/classic/leader/test_leader_epochs.py"
             "::test_a_round_of_version_3_is_above_those_in_which_its_members_have_been"

@@ -209,8 +209,17 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
                 "conflicts": record.conflicts,
             }
     for name, count in counts.items():
-        if count > now_ms * 1_000:
+        if count > _highest_count(now_ms):
             raise UnreadableRecordError(f"{name} {count} is higher than anybody can have counted since 1970")
+
+
+def can_be_counted_on(count: int, now_ms: int) -> bool:
+    """Whether the next number after this one would be accepted in a record (:func:`check_counts`)."""
+    return count < _highest_count(now_ms)
+
+
+def _highest_count(now_ms: int) -> int:
+    return now_ms * 1_000
 
 
 def _read(key: Key, value: bytes) -> StatusRecord:

@@ -12,6 +12,7 @@ from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.state.rounds.causes import names_in_short
 from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.views.status_view import can_be_counted_on
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.values.packed_tasks import PackedTasks
@@ -50,10 +51,11 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
 
 def spoken_epoch(call: Call, states: States) -> Epoch:
     """The highest epoch in any record of a worker or a task, or in which a member was. What nobody can have counted up
-    to is not believed, as in records (:func:`~airflow_provider.state.views.status_view.check_counts`).
+    to is not believed.
     """
     said = (state.epoch for state in states.values() if state.epoch is not None)
-    return max([call.spoken_epoch, *(epoch for epoch in said if epoch <= call.now_ms * 1_000)])
+    believed = (epoch for epoch in said if can_be_counted_on(epoch, call.now_ms))
+    return max([call.spoken_epoch, *believed])
 
 
 def _pending(call: Call, known: Round) -> Tasks:

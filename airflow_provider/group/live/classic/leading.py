@@ -31,10 +31,10 @@ from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.costs import costs_of
 from airflow_provider.state.views.slots.free_slots import drained, nobody_stays
-from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.status_view import StatusSnapshot, can_be_counted_on
 from airflow_provider.state.views.task_progress.progress import configured, has_failed, revocation_rank, spoken_epoch
 from airflow_provider.values.in_short import in_short
-from airflow_provider.values.model import TaskId, Tasks, WorkerId
+from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
 
 log: Final = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ def gather_call(
     failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, even if many finished
     last = newer(command.last_record, last_round(status))
     tried = tried_elsewhere(jobs, replace(status, group=_with_only(command.members, last)), wall_ms=at_ms)
+    own_epoch = command.epoch if can_be_counted_on(command.epoch, at_ms) else Epoch(0)
     named = {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id}
     return Call(
         generation=command.generation,
@@ -75,7 +76,7 @@ def gather_call(
         revocation_rank=revocation_rank(status.tasks),
         ended=ended,
         failed=frozenset(task for task in failed if has_failed(task, jobs, status.tasks)),
-        spoken_epoch=max(spoken_epoch(status), command.epoch),
+        spoken_epoch=max(spoken_epoch(status), own_epoch),
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
         absent={} if last is None else absent_since(last, command.members, status.workers),

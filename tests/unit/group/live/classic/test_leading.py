@@ -223,6 +223,18 @@ def test_what_it_said_before_it_had_heard_of_the_last_round_counts() -> None:
     assert absent(group, left) == {W2: Absence(left=LeaveReason.STOPPED, returns_ms=0)}
 
 
+@pytest.mark.parametrize(("been_in", "epoch"), [(8, 9), (1_699_999, 1_700_000), (1_700_000, 6), (2**63 - 1, 6)])
+def test_a_round_is_above_the_one_that_its_leader_was_in_unless_nobody_can_have_counted_up_to_it(
+    been_in: int, epoch: int
+) -> None:
+    """After the highest possible one, none could follow."""
+    group = Group({"w1": "r"})
+    command = replace(joined(W1, last=group.record), epoch=Epoch(been_in))
+    record = lead(gather_call(command, group.jobs, group.status, policy=Deferred(), at_ms=1_700)).record
+    assert record is not None
+    assert record.epoch == epoch
+
+
 def test_the_leader_gives_away_at_once_what_a_worker_had_that_will_not_be_back() -> None:
     group = Group({"w1": "r", "w2": "r"})
     memory = Memory(generation=group.record.generation, assignment=group.record.assignment, members=frozenset({W1, W2}))
