@@ -137,7 +137,7 @@ class _Heartbeat:
         heartbeat, state = self.heartbeat, self.desk.state
         name = heartbeat.server_assignor
         if name is not None:
-            message = f"this coordinator has no assignor {name}; it has: none"
+            message = f"ServerAssignor is {name!r}, but coordinators here have no assignors: send ClientAssignors"
             return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, message)
         joins = heartbeat.member_epoch == JOINING and is_first(heartbeat) and self.member_id not in state.members
         if heartbeat.client_assignors is None and not joins:

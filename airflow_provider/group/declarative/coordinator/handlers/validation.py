@@ -60,7 +60,10 @@ def _first_rebalance_timeout(request: Heartbeat) -> str | None:
 
 def _one_kind_of_assignor(request: Heartbeat) -> str | None:
     if request.server_assignor is not None and request.client_assignors:
-        return "ServerAssignor and ClientAssignors are both given: a member has one or the other"
+        return (
+            "ServerAssignor and ClientAssignors are both given, but coordinators here have no assignors: send"
+            " ClientAssignors alone"
+        )
     return None
 
 

@@ -32,7 +32,7 @@ IN_ORDER: list[tuple[dict[str, Any], str]] = [
     ({"member_epoch": MemberEpoch(-3)}, "MemberEpoch is -3"),
     ({"instance_id": ""}, "InstanceId is empty"),
     ({"rebalance_timeout_ms": 0}, "RebalanceTimeoutMs is 0"),
-    ({"server_assignor": "uniform"}, "ServerAssignor and ClientAssignors are both given"),
+    ({"server_assignor": "uniform"}, "ServerAssignor and ClientAssignors are both given, but coordinators here have"),
     (an_assignor(name=""), "the Name of ClientAssignors[0] is empty"),
     (an_assignor(minimum_version=-2), "the MinimumVersion of the assignor cooperative is -2"),
     (an_assignor(minimum_version=-1, maximum_version=-1, version=-1), "the MaximumVersion of the assignor cooperative"),
@@ -84,7 +84,9 @@ class TestHeartbeat:
     def test_a_server_assignor_that_is_not_here(self) -> None:
         reply = Shard().heartbeat(W1, 0, (), **whole(client_assignors=None, server_assignor="uniform"))
         assert reply.error_code == Code.UNSUPPORTED_ASSIGNOR
-        assert reply.error_message == "this coordinator has no assignor uniform; it has: none"
+        assert reply.error_message == (
+            "ServerAssignor is 'uniform', but coordinators here have no assignors: send ClientAssignors"
+        )
 
     def test_no_assignor_at_all(self) -> None:
         reply = Shard().heartbeat(W1, 0, (), **whole(client_assignors=()))
