@@ -79,9 +79,9 @@ def judge(
 def _end_ms(worker: WorkerId, memory: Memory, round: Round, max_delay_ms: int) -> int | None:  # noqa: A002
     """Until when (wall clock) the tasks of an absent worker wait for it; None: nothing is known of it.
 
-    The announced time to return counts from the round that misses the worker. If nothing was known by that round, the
-    common delay applies. Later news only count if they shorten the wait: the worker will never return, or it was back
-    between two rounds, and is absent again for a shorter time.
+    The time to return that the worker has recorded counts from the round that misses it. If nothing was known by that
+    round, the common delay applies. Later news only count if they shorten the wait: the worker has said since that it
+    never returns, or returns sooner.
     """
     absence = round.absent.get(worker)
     at_most_ms = None if absence is None else absence.at_most_ms

@@ -38,7 +38,7 @@ class Tries:
         return self.wait_ms if self.again else 0
 
     def ended_by_airflow(self, state: str | None) -> Absence:
-        """The absence to announce when Airflow ends the task.
+        """The absence to record when Airflow ends the task.
 
         :param state: of the task instance, which tells why: ``restarting`` if a user has cleared it
         """
@@ -47,7 +47,7 @@ class Tries:
         return self.interrupted() if state == RUNNING else self._restarting()
 
     def interrupted(self) -> Absence:
-        """The absence to announce when the task ends by its time limit, or in another way that counts as a failure."""
+        """The absence to record when the task ends by its time limit, or in another way that counts as a failure."""
         return self._restarting() if self.again else KILLED
 
     def _restarting(self) -> Absence:

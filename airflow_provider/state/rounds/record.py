@@ -38,7 +38,7 @@ class GroupRecord(ABC):
     :param lessons: the lessons that begin with this round, and why
     :param given_up: tasks that could not be made ready, or not in time, and stay where they are, by their learner
     :param leaving_soon: the members that leave when they have nothing left
-    :param lost: members of the round before that are not in this one and have not announced an orderly end
+    :param lost: members of the round before that are not in this one, and whose records do not say why they left
     """
 
     epoch: Epoch

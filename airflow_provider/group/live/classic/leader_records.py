@@ -81,7 +81,11 @@ class LeaderRecords:
             await self._topics.reassert()
             swept = await self._topics.sweep(self._leads)
         except TopicError as failed:
-            log.warning("group %s: its topics were not mended: %s", self._topics.group, failed)
+            log.warning(
+                "group %s: overwritten records were not written again, or old ones not deleted: %s",
+                self._topics.group,
+                failed,
+            )
             return
         if swept:
             log.info("group %s: %d records of workers and jobs that are gone were deleted", self._topics.group, swept)
