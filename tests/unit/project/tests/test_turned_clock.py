@@ -40,9 +40,9 @@ async def test_what_a_thread_does_is_waited_for() -> None:
 @pytest.mark.turned_clock
 async def test_who_waits_again_for_what_is_left_of_a_time_comes_to_its_end() -> None:
     """A timer may fire a nanosecond early. If the clock stood still then, so would the test."""
-    loop = asyncio.get_running_loop()
+    loop, rng = asyncio.get_running_loop(), random.Random(7)
     for _ in range(300):
-        at, turns = loop.time() + 5 + random.random(), 0
+        at, turns = loop.time() + 5 + rng.random(), 0
         for tenths_ns in range(40):
             loop.call_at(at - tenths_ns / 1e10, int)
         while loop.time() < at:
