@@ -185,6 +185,11 @@ def _rows(text: str) -> list[str]:
     return re.findall(r"(?<=\|\n)\| .*", text)
 
 
+def test_ci_runs_a_command_that_the_readme_names() -> None:
+    runs = (ROOT / ".ci" / "run").read_text().splitlines()[-1].removeprefix("exec ")
+    assert re.search(rf"^{runs}\b", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
 def test_the_readme_sorts_and_names_the_pages_as_the_site_does() -> None:
     section = (ROOT / "README.md").read_text().partition("## Documentation")[2].partition("\n## ")[0]
     nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("\n\n")[0]
