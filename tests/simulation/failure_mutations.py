@@ -183,6 +183,12 @@ FAILURE_MUTATIONS = (
         unit_test="tests/simulation/test_culprits.py",
     ),
     Mutation(
+        name="suspects what was stopped in order and has not been read yet",
+        module="airflow_provider.worker.tasks.state",
+        edits=(("        if work is None or not self._seems_to_run_elsewhere(work, last):\n", "        if True:\n"),),
+        unit_test="tests/unit/worker/tasks/test_execution_suspects.py",
+    ),
+    Mutation(
         name="condemns what was on trial with others",
         module=f"{_RUNS}.spark_deaths.suspects",
         edits=(("run.died_alone + 1 if alone else 0", "run.died_alone + 1"),),

@@ -30,6 +30,7 @@ from airflow_provider.values.story import Story
 from airflow_provider.worker.hands.log_levels import LogLevels
 from airflow_provider.worker.hands.orders import heard, order_of, order_to_watch
 from airflow_provider.worker.hands.port import Released
+from airflow_provider.worker.hands.releases import Releases
 from airflow_provider.worker.hands.steps import Steps
 from airflow_provider.worker.hands.task_records import TaskRecords
 from airflow_provider.worker.tasks import commands, events
@@ -90,7 +91,10 @@ class TaskExecutor:
         self._queries = make_queries(lambda event: self._steps.guarded(self._on_event, event))
         self._for_good = False
         self._read_of_workers = asyncio.Event()
-        self._unsubscribes = [topics.subscribe(partial(self._steps.guarded, self.refresh), About.ROUNDS)]
+        self._unsubscribes = [
+            topics.subscribe(partial(self._steps.guarded, self.refresh), About.ROUNDS),
+            topics.subscribe(partial(self._steps.guarded, self._own_record_read), About.WORKERS),
+        ]
         self._records = TaskRecords(settings.worker, topics, feed=self._feed, steps=self._steps)
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
         self._story = Story()
@@ -102,6 +106,8 @@ class TaskExecutor:
         self._starter: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._ended: Tasks = NO_TASKS
+        self._unawaited: Tasks = NO_TASKS
+        self._releases = Releases(self._release, soon=self._call_soon, later=self._call_later)
 
     @property
     def running(self) -> Tasks:
@@ -148,12 +154,16 @@ class TaskExecutor:
         return self._execution.stopped_running
 
     @property
+    def awaits_own_record_ms(self) -> int:
+        return self._execution.last_words.since_ms
+
+    @property
     def fault(self) -> BaseException | None:
         return self._steps.fault
 
     @property
     def done(self) -> bool:
-        return not self._ended and not self._runner.opening and self._execution.done(now_ms())
+        return not self._ended and not self._releases and not self._runner.opening and self._execution.done(now_ms())
 
     # ---- what is fed to the machine
 
@@ -162,12 +172,17 @@ class TaskExecutor:
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         self._release_ended()
+        self._releases.forget(tasks)
+        self._unawaited -= tasks
         self._read()
         self._feed(events.TasksGiven(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, epoch=epoch))
 
     def stop(self, tasks: Tasks, reason: str) -> None:
         self._release_ended()
         for_good = self._for_good and reason == StopReason.LEAVING.value
+        if StopReason(reason).ends_lease:
+            self._unawaited |= tasks
+            self._releases.wait_not_for(tasks)
         self._feed(
             events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason, for_good=for_good)
         )
@@ -199,6 +214,10 @@ class TaskExecutor:
             self._feed(events.LeavesForGood(now_ms=now_ms(), wall_ms=wall_ms()))
             about_workers = self._topics.subscribe(partial(self._steps.guarded, self._workers_read), About.WORKERS)
             self._unsubscribes.append(about_workers)
+
+    def _own_record_read(self) -> None:
+        if self._execution.has_read_last_words(self._topics.status):
+            self._read()
 
     def _workers_read(self) -> None:
         self._read_of_workers.set()
@@ -285,16 +304,32 @@ class TaskExecutor:
             commands.WriteStart: self._records.insist,
             commands.WriteStatus: lambda command: self._records.write(command.status),
             commands.WriteProgress: lambda command: self._records.progressed(command.status),
-            commands.WriteStopped: lambda command: self._records.stopped(command.status),
+            commands.WriteStopped: lambda command: self._write_stopped(command.status),
             commands.WriteEnd: self._records.insist,
             commands.WritePlan: self._records.insist,
             commands.GiveUpWriting: lambda command: self._records.give_up(command.task),
-            commands.ReleaseStopped: lambda command: self._stopped(command.tasks),
+            commands.ReleaseStopped: lambda command: self._releases.release(command.tasks),
             commands.ReleaseFinished: lambda command: self._release_soon(command.tasks),
             commands.ArmTimer: lambda command: self._arm(command.at_ms),
             commands.Inform: lambda command: log.info("%s", command.message),
             commands.Warn: lambda command: log.warning("%s", command.message),
         }
+
+    def _write_stopped(self, status: TaskStatus) -> None:
+        if status.task in self._unawaited:
+            self._records.stopped(status)
+        else:
+            self._records.stopped(status, self._releases.writing(status.task))
+
+    def _release(self, stopped: Tasks) -> None:
+        self._stopped(stopped)
+        self._changed()
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(self._steps.guarded, call)
+
+    def _call_later(self, ms: int, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(ms / 1000, self._steps.guarded, call)
 
     def _end_orphan(self, status: TaskStatus) -> None:
         ended = replace(status, state=TaskState.STOPPED, worker=self._worker)
@@ -397,6 +432,7 @@ class TaskExecutor:
         last_words = Deadline(min(_LAST_WORDS_S, deadline.left_s(least_s=_LEAST_S)))
         await self._records.settle_ends(last_words.left_s())
         self._release_ended()
+        self._releases.release_all()
         await self._steps.cancel()
         await self._records.flush(last_words.left_s(least_s=_LEAST_S))
         if self._timer is not None:

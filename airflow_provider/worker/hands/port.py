@@ -69,6 +69,12 @@ class Hands(Protocol):
         """Why this worker is to blame for failures of its tasks; usually empty. It starts no more of them."""
 
     @property
+    def awaits_own_record_ms(self) -> int:
+        """Since when they wait for a record of this worker, written since then, to be read back (wall clock); 0: they
+        don't wait.
+        """
+
+    @property
     def fault(self) -> BaseException | None:
         """A fault of this program that ends the worker."""
 

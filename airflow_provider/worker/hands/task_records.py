@@ -62,8 +62,22 @@ class TaskRecords:
         """Write progress. Nobody waits for it, and it is not shown on the timeline."""
         self._journal.note(lambda: self._topics.publish_word(status))
 
-    def stopped(self, status: TaskStatus) -> None:
-        self._write(status, lambda: self._publish_last(status, self._topics.publish_task))
+    def stopped(self, status: TaskStatus, written: Callable[[], None] = lambda: None) -> None:
+        """Write that a task has stopped.
+
+        :param written: called when this is stored, or can't be
+        """
+
+        def write() -> Awaitable[object]:
+            try:
+                writing = asyncio.ensure_future(self._publish_last(status, self._topics.publish_task))
+            except Exception:
+                written()
+                raise
+            writing.add_done_callback(lambda _: written())
+            return writing
+
+        self._write(status, write)
 
     def insist(self, command: WriteEnd | WriteStart | WritePlan) -> None:
         """Write it until it is stored. A start or an end replaces an older record that is not stored yet."""

@@ -56,6 +56,7 @@ class OwnRecord:
         self._soon = False
         self._last_process = self._last_condition = self._last_ui = ""
         self._last_running: Tasks = NO_TASKS
+        self._answers_ms = 0
 
     @property
     def stored(self) -> bool:
@@ -100,7 +101,7 @@ class OwnRecord:
     def write_news(self) -> None:
         """Write the record again if something has changed that no round reports: a JVM was started, which could outlive
         this process, so that the worker's next process has to know it; the condition or the address of Spark's UI has
-        changed; or, in a triggerer, the running tasks have changed.
+        changed; tasks wait until it is read back; or, in a triggerer, the running tasks have changed.
         """
         if not self._stored:
             return
@@ -110,7 +111,7 @@ class OwnRecord:
         else:
             last = (self._last_process, self._last_condition, self._last_ui)
             news = (this_process(), hands.condition, hands.spark_ui) != last
-        if news:
+        if news or hands.awaits_own_record_ms not in (0, self._answers_ms):
             self.write_again()
 
     def write_handed_over(self) -> None:
@@ -143,6 +144,7 @@ class OwnRecord:
         self._last_process = this_process() if self.phase is not WorkerPhase.DEFERRED else ""
         self._last_condition, self._last_ui = hands.condition, hands.spark_ui
         self._last_running = hands.running
+        self._answers_ms = hands.awaits_own_record_ms
         return WorkerStatus(
             worker=self._settings.member.worker,
             state=self.phase,

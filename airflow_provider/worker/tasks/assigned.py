@@ -12,13 +12,14 @@ from airflow_provider.worker.tasks.commands import EndOrphan, GiveUpWriting, Inf
 from airflow_provider.worker.tasks.events import (
     EpochAdvanced,
     FailedLetGo,
+    LastWordsRead,
     SlotFree,
     TasksGiven,
     TasksRevoked,
     TimerFired,
     TopicsRead,
 )
-from airflow_provider.worker.tasks.runs.last_record import ended_elsewhere, says_that_it_was_released
+from airflow_provider.worker.tasks.runs.last_record import ended_elsewhere, is_said_to_run, says_that_it_was_released
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import LAST_WORDS_MS, Execution
@@ -31,7 +32,18 @@ _MOST_SAID: Final = 100
 
 
 def on_given(x: Execution, task: TaskId, event: TasksGiven) -> None:
-    if not x.admit(task, event.epoch):
+    _close_if_condemned(x, task, here=x.admit(task, event.epoch))
+
+
+def on_last_words(x: Execution, task: TaskId, _event: LastWordsRead) -> None:
+    given = x.runs.pop(task)
+    _close_if_condemned(x, task, here=x.admit_as_recorded(task, given.epoch, read_to=given.read_to))
+    if x.state_of(task) is RunState.WAITING:
+        _restarted_if_asked(x, x.runs[task])
+
+
+def _close_if_condemned(x: Execution, task: TaskId, *, here: bool) -> None:
+    if not here:
         x.release_stopped(task)
     elif task in x.suspects.condemned:
         x.suspects.condemned.discard(task)
@@ -62,8 +74,14 @@ def on_revoked_waiting(x: Execution, task: TaskId, _event: TasksRevoked) -> None
 
 
 def _give_up_waiting(x: Execution, run: TaskRun) -> None:
-    """Nothing was started, so nothing is written, unless others may wait for the task's checkpoint."""
-    if run.claim is None:
+    """Nothing was started, so nothing is written, unless others may wait for the task's checkpoint, or its last attempt
+    still seems to run. While its last process may have more to say, it is not known what to remember.
+    """
+    if x.last_words.forget(run.task):
+        return
+    last = x.status.tasks.get(run.task)
+    still_runs_here = is_said_to_run(last) and last is not None and last.worker == x.settings.worker
+    if run.claim is None and not still_runs_here:
         x.remember_stopped(run)
     else:
         x.write_stopped(run, ended_at_ms=None)
@@ -202,6 +220,8 @@ def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = No
     run = x.runs[task]
     work = x.jobs.work_of(task)
     if work is not None and run.is_of(work):
+        if task in x.last_words.tasks:
+            return
         if x.jobs.is_paused(task.job):
             _admit_anew(x, run)
         else:
@@ -297,6 +317,8 @@ def on_topics_failed(x: Execution, task: TaskId, _event: TopicsRead) -> None:
         x.release_stopped(task)
         return
     again = x.runs[task]
+    if task in x.last_words.tasks:
+        return
     if again.state is RunState.WAITING and not again.wait_written and again.is_of(run.work):
         x.write_waiting(task)
 

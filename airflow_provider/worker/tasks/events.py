@@ -114,6 +114,13 @@ class SlotFree(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastWordsRead(Event):
+    """All that the last process of this task can have written about it has been read. The machine creates this event
+    itself, after each event.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired(Event):
     """The time asked for by :class:`~.commands.ArmTimer` has come."""
 

@@ -16,6 +16,8 @@ other task overtakes one that waits for several slots. A planner takes no slot, 
 it. A waiting task may also have to wait for something else: for the delay before its next attempt; for a checkpoint
 that another task still has (``checkpoint_claims.py``); for Spark, if it has just ended; and for its trial, if Spark or
 its process has ended while it ran (``runs/spark_deaths``). A task that has ended elsewhere meanwhile is not started.
+While a task seems to run elsewhere, nothing starts until all that was written before has been read
+(``runs/last_words.py``).
 
 Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
 its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
@@ -52,9 +54,10 @@ pause is over.
 
 Records. Each step of a task is written. Waiting for the first start is not a step: the group's record says who has the
 task, and thousands may wait. A finished task is released after its last record is stored, so that the next leader never
-takes it for lost. This record is of the epoch in which the task is released. A stopped task is released immediately,
-because somebody may wait for it. If the membership waits for a task whose last record can't be written, the record is
-given up after a while, and the task runs again elsewhere.
+takes it for lost. This record is of the epoch in which the task is released. A stopped task is released by the machine
+immediately, and by its caller when the record of that is stored, so that its next worker does not take this process for
+dead. If the membership waits for a task whose last record can't be written, it does not wait for long: the record is
+given up, and the task runs again elsewhere.
 
 Failures. A task that has failed for good is not released. It stays here without a slot, so it can be tried again
 without a round. It is released when it is revoked or no longer configured, or when the worker is to leave.
@@ -95,6 +98,7 @@ from airflow_provider.worker.tasks.events import (
     Event,
     FailedLetGo,
     GroupJoined,
+    LastWordsRead,
     LeavesForGood,
     PlanRefused,
     PlanWritten,
@@ -153,6 +157,9 @@ TRANSITIONS: Final[Table[RunState]] = {
         EpochAdvanced: to(assigned.on_epoch_waiting, _WAITING),
         TopicsRead: to(assigned.on_topics_waiting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE),
         SlotFree: to(assigned.on_slot_free, _STARTED, _GONE),
+        LastWordsRead: to(
+            assigned.on_last_words, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _CLOSING, _FAILED, _GONE
+        ),
         **all_late(_WAITING, _OF_ATTEMPT, _WRITTEN, _LOOKED),
     },
     _PAUSED: {
@@ -311,6 +318,7 @@ def handle(x: Execution, event: Event) -> list[Command]:
         x.judge(event.status if isinstance(event, TopicsRead) else x.status)
     for task in _concerned(x, event):
         apply(TRANSITIONS, x.state_of, x, task, event)
+    _hear_last_words(x)
     _tell_of_suspects(x)
     learning.follow(x, event)
     _start_next(x)
@@ -344,6 +352,15 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
     return ()
 
 
+def _hear_last_words(x: Execution) -> None:
+    until_ms = x.last_words.until_ms
+    if until_ms is not None and (x.now >= until_ms or x.has_read_last_words(x.status)):
+        waiting = x.last_words.tasks
+        x.blocked -= waiting
+        for task in sorted(waiting):
+            apply(TRANSITIONS, x.state_of, x, task, LastWordsRead(now_ms=x.now, wall_ms=x.wall))
+
+
 def _look_at_spark(x: Execution, event: ServersSilent | SparkEnded) -> None:
     if isinstance(event, SparkEnded):
         x.suspects.spark_ended(x.runs, event, event.tasks)
@@ -369,6 +386,7 @@ def _going(x: Execution, event: Drained | FailedLetGo | LeavesForGood | Closed) 
     x.slots = 0  # planners need none
     if isinstance(event, Closed):
         x.closed = True
+        x.last_words.forget_all()  # what they have written stays true for the next process
         x.forget_detached()
     return ()
 
@@ -399,6 +417,8 @@ def _tell_of_suspects(x: Execution) -> None:
 
 
 def _next_turn(x: Execution) -> Turn:
+    if x.last_words:  # whoever is a suspect may have to start before others
+        return Turn(x.last_words.tasks, NO_TASKS)
     turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now)
     batch = [x.runs[task] for task in turn.only or ()]
     if not batch or x.suspects.servers.may_begin(batch, x.status, now_ms=x.now, wall_ms=x.wall):

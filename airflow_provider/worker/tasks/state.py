@@ -14,6 +14,7 @@ from airflow_provider.state.blame.elsewhere import RecentPlaces
 from airflow_provider.state.blame.evidence import Evidence
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, TaskWork, WrittenAsset
 from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import has_failed, needs_running
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
@@ -40,6 +41,7 @@ from airflow_provider.worker.tasks.runs import checkpoint_claims
 from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
 from airflow_provider.worker.tasks.runs.known_faults import KnownFaults
 from airflow_provider.worker.tasks.runs.last_record import first_run, is_said_to_run, last_word, taken_over
+from airflow_provider.worker.tasks.runs.last_words import LastWords
 from airflow_provider.worker.tasks.runs.learners import Learners
 from airflow_provider.worker.tasks.runs.process_deaths import died_with_its_process
 from airflow_provider.worker.tasks.runs.run_state import RunState
@@ -93,6 +95,7 @@ class Execution:
     :param now_ms: the monotonic clock
     :ivar runs: the worker's tasks
     :ivar learners: the tasks that it learns
+    :ivar last_words: the tasks of which something that was written may not have been read yet
     :ivar idle_since_ms: when the last task was released or detached, or the worker has joined
     :ivar keeps_failed: whether tasks that have failed for good stay here
     :ivar looked_for_orphans: whether this process has looked for orphans
@@ -121,6 +124,7 @@ class Execution:
         self.learners = Learners(deaths=deaths_after(self._before, settings.process))
         self.suspects = Suspects(settings.max_spark_deaths, settings.worker)
         self.turn = Turn()
+        self.last_words = LastWords()
         self.claims = Claims(process=settings.process, lease_ms=settings.lease_ms)
         self.stops: dict[TaskId, TaskStatus] = {}
         self.idle_since_ms = self.now = now_ms
@@ -147,6 +151,14 @@ class Execution:
             return self.runs.need_no_process(self.slots) and not self.learners.tasks
         free = self.may_begin and self.runs.has_startable(slots=self.slots, now_ms=self.now, blocked=self.blocked)
         return free and not self.closed
+
+    def has_read_last_words(self, status: StatusSnapshot) -> bool:
+        """Whether this status has all that tasks here wait for, because their processes may have written it."""
+        own = status.workers.get(self.settings.worker)
+        if own is None or not self.last_words:
+            return False
+        is_ours = self.settings.in_triggerer or is_same_process(own.process, self.settings.process)
+        return is_ours and self.last_words.are_read(own)
 
     def state_of(self, task: TaskId) -> RunState | None:
         """None: the task is not here."""
@@ -190,7 +202,8 @@ class Execution:
         over = self.idle_since_ms + self.settings.linger_ms
         lingers = over if self._wants_to_go and over > self.now else None
         learns = self._next_warm_up_ms()
-        return min((at for at in (due, self.look_at_ms, lingers, learns) if at is not None), default=None)
+        times = (due, self.look_at_ms, lingers, learns, self.last_words.until_ms)
+        return min((at for at in times if at is not None), default=None)
 
     def _next_warm_up_ms(self) -> int | None:
         if not self.learners.tasks:
@@ -207,10 +220,25 @@ class Execution:
         return run
 
     def admit(self, task: TaskId, epoch: Epoch) -> bool:
-        """Add a task, unless it has already ended or is not configured.
+        """Add a task, unless it has already ended or is not configured. If it seems to run elsewhere, its last process
+        may have more to say: wait for that first.
 
         :returns: whether it is here now
         """
+        self.last_words.forget(task)
+        work, last = self.jobs.work_of(task), self.status.tasks.get(task)
+        if work is None or not self._seems_to_run_elsewhere(work, last):
+            return self.admit_as_recorded(task, epoch, read_to=self.jobs.offset)
+        self.last_words.wait_for(task, now_ms=self.now, wall_ms=self.wall)
+        self.keep(replaced(first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall), read_to=self.jobs.offset))
+        return True
+
+    def admit_as_recorded(self, task: TaskId, epoch: Epoch, *, read_to: int) -> bool:
+        """As :meth:`admit`, when everything has been read that is written about the task.
+
+        :param read_to: restarts that were requested after this offset of the jobs topic are still to be done
+        """
+        self.last_words.forget(task)
         work = self.jobs.work_of(task)
         if work is None:
             return False
@@ -218,7 +246,7 @@ class Execution:
             return self._admit_failed(work, epoch)
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
-        run = self._suspected(replaced(run, read_to=self.jobs.offset, runs_on=self.settings.server), last)
+        run = self._suspected(replaced(run, read_to=read_to, runs_on=self.settings.server), last)
         unended = self.status.unended.get(task)
         if unended:
             self._take_over(run, unended[0], attempt=max(run.attempt, unended[0].attempt))
@@ -238,9 +266,21 @@ class Execution:
             self.write_waiting(task)
         return True
 
-    def _suspected(self, run: TaskRun, last: TaskStatus | None) -> TaskRun:
+    def _seems_to_run_elsewhere(self, work: TaskWork, last: TaskStatus | None) -> bool:
+        """Whether its last record says so. What this worker's earlier processes have written was read at the start."""
+        if last is None or last.worker == self.settings.worker:
+            return False
+        if last_word(last, self.stops.get(work.task)) is not last:
+            return False
+        is_of_it = last.is_of(work.definition.run_key, work.fingerprint)
+        return is_of_it and work.task not in self.status.unended and self._died(last)
+
+    def _died(self, last: TaskStatus | None) -> bool:
         mine, process = self.settings.worker, self.settings.process
-        if not died_with_its_process(last, self.status, worker=mine, process=process, before=self._before):
+        return died_with_its_process(last, self.status, worker=mine, process=process, before=self._before)
+
+    def _suspected(self, run: TaskRun, last: TaskStatus | None) -> TaskRun:
+        if not self._died(last):
             return run
         assert last is not None
         same = last.is_of(run.work.definition.run_key, run.work.fingerprint)
@@ -395,6 +435,7 @@ class Execution:
     def release_stopped(self, task: TaskId) -> None:
         """Release a task that no longer runs here, and still has to be run."""
         self.runs.pop(task, None)
+        self.last_words.forget(task)
         self._stopped.add(task)
         self.idle_since_ms = self.now
 

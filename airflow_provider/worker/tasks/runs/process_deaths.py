@@ -1,10 +1,9 @@
 """Whether a worker's process has ended, or lost its lease, while a task ran in it.
 
 Only the records say so: the task's own, which still says that it is running when another process gets the task, and the
-last word of the worker that wrote it. A process that gives a task up stops it first, and writes that before the round
-in which somebody else gets the task. If this record comes late all the same, the task is suspected once without a
-reason, for as long as a trial. To wait for the record of the round would be too late: the task may end this process
-before that.
+last word of the worker that wrote it. A process that gives a task up has stopped it, and has stored the record of that,
+which may not have been read yet (``last_words.py``). If it could not store this in time, the task is suspected once
+without a reason, for as long as a trial.
 """
 
 from __future__ import annotations

@@ -84,6 +84,7 @@ async def test_nor_when_its_job_is_removed() -> None:
         await worker.topics.remove("a")
         await eventually(lambda: not worker.topics.status.tasks and not worker.executor.running)
         assert words(worker) == {TaskState.RUNNING: 1, TaskState.STOPPED: 1}
+        await worker.releases(A0, into=worker.stopped)
         assert worker.stopped == [frozenset(tasks(MANY)[1:]), frozenset({A0})], "all that waited are released together"
 
 

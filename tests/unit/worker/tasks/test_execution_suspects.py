@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import Halt, HaltRecord, TaskFailure, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
+from airflow_provider.state.views.placed import Placed, Restart
 from airflow_provider.state.views.status_view import Point
-from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.values.model import ConfigOffset, Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
-from airflow_provider.worker.tasks.events import AttemptBegan, QueryAdopted, SparkEnded, SparkLost
+from airflow_provider.worker.tasks.events import AttemptBegan, Closed, QueryAdopted, SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
 STREAM = TaskKind.STREAMING
+HERE = "host/place/1/2"
 QUERY = {"session": "s", "query": "q"}
 
 
@@ -34,6 +36,17 @@ class Group(Script):
         said = WorkerStatus(worker=OTHER, state=phase, epoch=Epoch(1), slots=2, process="there/1/2")
         self.status = replace(self.status, workers={OTHER: said}, point=Point())
         self.read(self.jobs)
+
+    def give(self, *tasks: TaskId, epoch: int = 1) -> list[Command]:
+        """This worker reads all that was written about them before."""
+        return [*super().give(*tasks, epoch=epoch), *self.hears()]
+
+    def hears(self) -> list[Command]:
+        """This worker's own record, written now, is read back."""
+        at_ms = self.now + self.wall_ahead
+        mine = WorkerStatus(worker=ME, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=2, process=HERE, at_ms=at_ms)
+        self.status = replace(self.status, workers={**self.status.workers, ME: mine}, point=Point())
+        return self.read(self.jobs)
 
     def begins(self, *tasks: TaskId) -> None:
         for task in tasks:
@@ -147,6 +160,144 @@ def test_what_ended_in_order_is_not_suspected(phase: WorkerPhase, fields: dict[s
     group.other_is(phase)
     assert told(group.give(A0, epoch=2)) == []
     assert group.execution.runs[A0].process_deaths == 0
+
+
+class Handed(Group):
+    """This worker gets what another one has just stopped, and has not read that yet."""
+
+    def __init__(self, **definition: Any) -> None:
+        super().__init__(**definition)
+        self.ran_there(A0, spark_deaths=1)
+        self.other_is(WorkerPhase.STABLE)
+
+    def take(self, *tasks: TaskId) -> list[Command]:
+        return Script.give(self, *tasks, epoch=2)
+
+    def stopped_there(self) -> None:
+        said = self.status.tasks[A0]
+        self.say(replace(said, state=TaskState.STOPPED, finished_at_ms=self.now + self.wall_ahead))
+
+
+def test_what_was_stopped_elsewhere_is_not_suspected_though_this_is_read_late() -> None:
+    group = Handed()
+    assert words(group.take(A0, A1)) == [], "it waits, and whoever may have to wait for its trial"
+    group.stopped_there()
+    assert group.runs()
+    assert told(group.hears()) == []
+    assert group.runs(A0, A1)
+    run = group.execution.runs[A0]
+    assert (run.attempt, run.spark_deaths, run.process_deaths) == (2, 1, 0)
+
+
+def test_what_says_that_it_runs_when_all_is_read_is_suspected() -> None:
+    group = Handed()
+    group.take(A0, A1)
+    assert len(told(group.hears())) == 1
+    assert group.runs(A0), "alone on trial"
+
+
+def test_a_worker_whose_own_record_is_not_stored_goes_by_what_it_has_read() -> None:
+    group = Handed()
+    group.take(A0)
+    group.wait(29_999)
+    assert group.runs()
+    assert len(told(group.wait(1))) == 1
+    assert group.runs(A0)
+
+
+def test_a_record_of_this_worker_from_before_says_nothing_of_what_was_written_since() -> None:
+    group = Handed()
+    group.hears()
+    group.now += 1
+    group.take(A0)
+    assert group.runs()
+
+
+def test_a_task_that_comes_back_here_waits_for_the_worker_that_had_it_in_between() -> None:
+    group = Group()
+    group.running(A0)
+    group.revoke(A0)
+    group.stopped(A0)
+    group.ran_there(A0, epoch=Epoch(2), attempt=2)
+    group.other_is(WorkerPhase.STABLE)
+    assert words(Script.give(group, A0, epoch=3)) == []
+    group.say(replace(group.status.tasks[A0], state=TaskState.STOPPED))
+    assert told(group.hears()) == []
+    assert group.runs(A0)
+
+
+def test_what_waits_for_its_next_attempt_and_still_seems_to_run_says_that_it_has_stopped() -> None:
+    """Otherwise its next worker may take this process for dead, and forget the failure."""
+    group = Group(retries=3, retry_delay_ms=60_000)
+    group.running(A0)
+    group.say(group.execution.runs[A0].status(TaskState.RUNNING, ME))
+    group.fail(A0)
+    said = written(group.revoke(A0), TaskState.STOPPED)
+    assert (said.failures, said.process_deaths) == (1, 0)
+
+
+def test_a_record_of_an_earlier_process_of_this_worker_says_nothing() -> None:
+    group = Handed()
+    ahead = WorkerStatus(
+        worker=ME, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=2, process="host/place/3/4", at_ms=10**12
+    )
+    group.status = replace(group.status, workers={**group.status.workers, ME: ahead}, point=Point())
+    group.take(A0)
+    group.read(group.jobs)
+    assert group.runs()
+
+
+def test_a_retry_that_is_asked_for_meanwhile_is_not_forgotten() -> None:
+    group = Handed(retries=3)
+    group.say(replace(group.status.tasks[A0], failures=3))
+    group.take(A0)
+    group.read(replace(group.jobs, offset=ConfigOffset(7), restarts={"a": Restart(by="me", offset=ConfigOffset(6))}))
+    group.stopped_there()
+    group.hears()
+    assert group.runs(A0)
+    assert group.execution.runs[A0].failures == 0
+
+
+def test_who_ends_meanwhile_leaves_what_was_written_to_the_next_process() -> None:
+    group = Handed()
+    group.take(A0)
+    assert words(group.feed(Closed)) == []
+    assert words(group.wait(60_000)) == []
+
+
+def test_while_it_waits_for_last_words_a_task_can_be_revoked_and_given_back_and_nothing_is_lost() -> None:
+    group = Handed()
+    group.take(A0)
+    assert words(group.revoke(A0)) == ["released a:0"], "what its last process has written stays true"
+    group.take(A0)
+    assert len(told(group.hears())) == 1
+
+
+def test_a_job_that_is_paused_meanwhile_starts_when_the_pause_is_over() -> None:
+    group = Handed()
+    group.take(A0)
+    running = group.jobs
+    halts = {"a": Placed(HaltRecord(job="a", halt=Halt.PAUSED, by="me", at_ms=0), 1)}
+    group.read(replace(running, halts=halts))
+    group.stopped_there()
+    assert told(group.hears()) == []
+    assert group.runs()
+    group.read(running)
+    assert group.runs(A0)
+
+
+def test_a_task_that_is_configured_no_more_is_released_meanwhile() -> None:
+    group = Handed()
+    group.take(A0)
+    assert "released a:0" in words(group.plan())
+    assert group.hears() == []
+
+
+def test_a_task_that_has_finished_elsewhere_does_not_start() -> None:
+    group = Handed()
+    group.take(A0)
+    group.say(replace(group.status.tasks[A0], state=TaskState.FINISHED))
+    assert words(group.hears()) == ["released a:0"]
 
 
 def test_a_new_process_of_the_same_worker_suspects_what_ran_in_the_last_one() -> None:
