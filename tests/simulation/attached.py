@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from simulation import invariants
+from simulation import invariants, spark_invariants
 from simulation.learning import Report, WarmUps
 from simulation.sparks import Spark
 from simulation.status import TaskWord
@@ -22,6 +22,7 @@ from airflow_provider.state.records import TaskFailure, TaskStatus, WorkerPhase
 from airflow_provider.state.records.jobs_topic.slots import wanted_slots
 from airflow_provider.values.model import Epoch, TaskId, Tasks
 from airflow_provider.values.replacing import replaced
+from airflow_provider.worker.hands.releases import Releases
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.invariants import validate
@@ -66,6 +67,11 @@ class Attached:
         self.warm_ups = WarmUps(process, self._feed)
         self.spark = Spark(process, self._feed)
         self._report = Report(process)
+        self._releases = Releases(
+            self._release_stopped,
+            soon=lambda call: process.world.clock.after(0, lambda: process.when_awake(call)),
+            later=lambda ms, call: process.world.clock.after(ms, lambda: process.when_awake(call)),
+        )
         settings = ExecutionSettings(
             worker=process.worker,
             slots=process.slots,
@@ -169,12 +175,14 @@ class Attached:
     # ---- commands of the member
 
     def start(self, tasks: Tasks, epoch: Epoch) -> None:
+        self._releases.forget(tasks)
         self.read()
         self._feed(events.TasksGiven, tasks=tasks, epoch=epoch)
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
         if reason.ends_lease:
             self.lease.end()
+            self.in_trouble()
         self._feed(events.TasksRevoked, tasks=tasks, reason=reason.value)
 
     def learn(self, tasks: Tasks) -> None:
@@ -210,6 +218,14 @@ class Attached:
         jobs, status = self._process.jobs, self._world.status.snapshot()
         if jobs is not self._execution.jobs or status is not self._execution.status:
             self._feed(events.TopicsRead, jobs=jobs, status=status)
+
+    def own_record_read(self) -> None:
+        if self._execution.has_read_last_words(self._world.status.snapshot()):
+            self.read()
+
+    @property
+    def awaits_own_record_ms(self) -> int:
+        return self._execution.last_words.since_ms
 
     # ---- what happens to tasks
 
@@ -273,7 +289,13 @@ class Attached:
         """The task's work, and how often somebody had it retried."""
         return run.work.fingerprint, self._world.trials.of(run.task)
 
+    def in_trouble(self) -> None:
+        """What runs here may be taken for lost, and so may what has stopped, if this is not written yet."""
+        tasks = self.since if self._process.has_been_heard else self._starts
+        self._world.culprits.troubled.update(self._starts[task] for task in tasks)
+
     def end_with_process(self) -> None:
+        self.in_trouble()
         self.warm_ups.end()
         for task in list(self.since):
             self._end(task)
@@ -300,6 +322,8 @@ class Attached:
         finally:
             self._carrying_out = False
         self._report.look()
+        if self.awaits_own_record_ms not in (0, process.answers_ms):
+            process.say_again()
         process.asked.look_later()
         if self._execution.blamed and not self._stands_back:
             self._stands_back = True
@@ -319,11 +343,11 @@ class Attached:
             commands.LetBegin: lambda command: self._world.culprits.called(process, command.task),
             commands.WriteStart: self._write_start,
             commands.WriteStatus: lambda command: self._say(command.status),
-            commands.WriteStopped: lambda command: self._say_last(command.status),
+            commands.WriteStopped: self._say_stopped,
             commands.WriteEnd: self._write_end,
             commands.WritePlan: self._write_plan,
             commands.GiveUpWriting: _nothing,  # records under way still arrive
-            commands.ReleaseStopped: lambda command: self._release_stopped(command.tasks),
+            commands.ReleaseStopped: lambda command: self._releases.release(command.tasks),
             commands.ReleaseFinished: lambda command: self._release_finished(command.tasks),
             commands.ArmTimer: lambda command: self._arm(command.at_ms),
             commands.Inform: _nothing,
@@ -418,6 +442,7 @@ class Attached:
 
     def _say(self, status: TaskStatus) -> None:
         word = self._word(status)
+        spark_invariants.only_what_was_in_trouble_is_suspected(status, self._world)
         self._process.say(lambda: self._world.task_written(word))
 
     def _write_start(self, command: commands.WriteStart) -> None:
@@ -433,6 +458,8 @@ class Attached:
     def _say_last(self, status: TaskStatus, stored: Callable[[], None] | None = None) -> None:
         """The last record about a task of a removed job is a tombstone."""
         word, process, world = self._word(status), self._process, self._world
+        if process.hushed:
+            self.in_trouble()
 
         def arrive() -> None:
             world.task_written(word)
@@ -442,6 +469,9 @@ class Attached:
                 process.when_awake(stored)
 
         process.say(arrive)
+
+    def _say_stopped(self, command: commands.WriteStopped) -> None:
+        self._say_last(command.status, self._releases.writing(command.status.task))
 
     def _write_end(self, command: commands.WriteEnd) -> None:
         status, number = command.status, command.number

@@ -21,6 +21,7 @@ class Culprits:
     :ivar max_deaths: the limit of all workers; none by default, because histories kill processes all the time
     :ivar end_spark: whether they end only Spark
     :ivar after_ms: by task, how long after its start it does so
+    :ivar troubled: the starts whose process has ended, lost its lease, or could not say what it did
     :ivar back_ms: from and to after how long the worker is back, if its process was ended
     """
 
@@ -30,6 +31,7 @@ class Culprits:
         self.after_ms: dict[TaskId, int] = {}
         self.back_ms = (100, 5_000)
         self.deaths = 0
+        self.troubled: set[int] = set()
         self._world = world
 
     def called(self, process: Process, task: TaskId) -> None:

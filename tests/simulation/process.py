@@ -98,6 +98,7 @@ class Process:
         self._asleep_until = 0
         self._hushed_until = 0
         self._said_at = 0
+        self.answers_ms = 0
         self._timer_at: int | None = None
         self._looks = False
         self._inbox: deque[Event] = deque()
@@ -189,9 +190,11 @@ class Process:
         """The process and its tasks stand still (SIGSTOP, swapping, a suspended host)."""
         self._asleep_until = max(self._asleep_until, self.world.clock.now + ms)
         self.overslept = self.touched = True
+        self.tasks.in_trouble()
 
     def hush(self, ms: int) -> None:
         """Its records for the status topic are stuck for this time."""
+        self.tasks.in_trouble()
         self._hushed_until = max(self._hushed_until, self.world.clock.now + ms)
 
     @property
@@ -288,6 +291,7 @@ class Process:
     def say_of_itself(self, phase: WorkerPhase, stored: Callable[[], None] | None = None) -> None:
         """The worker's own record."""
         state = self.state
+        self.answers_ms = self.tasks.awaits_own_record_ms
         said = WorkerStatus(
             worker=self.worker,
             state=phase,
@@ -308,6 +312,7 @@ class Process:
 
         def arrive() -> None:
             self.world.worker_written(said)
+            self.when_awake(self.tasks.own_record_read)
             if stored is not None:
                 self.when_awake(stored)
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from simulation.invariants import Broken, invariant, names
 
+from airflow_provider.state.records import TaskStatus
 from airflow_provider.values.model import TaskId
+
+if TYPE_CHECKING:
+    from simulation.world import World
 
 
 @invariant
@@ -29,3 +34,19 @@ def who_ends_spark_is_found(*, deaths: int, most: int) -> None:
     """A task that ends its Spark each time that it runs is found within a number of deaths."""
     if deaths > most:
         raise Broken(f"Spark was ended {deaths} times, and not {most} times at most")
+
+
+@invariant
+def only_what_was_in_trouble_is_suspected(said: TaskStatus, world: World) -> None:
+    """A task is only counted as a suspect of the end of a process if the process of its last start has ended, or may
+    have lost its lease, or could not write that the task has stopped.
+
+    :param said: what its next worker writes
+    """
+    known = world.status.tasks.get(said.task)
+    if known is None or said.process_deaths <= known.status.process_deaths or known.status.worker == said.worker:
+        return
+    if said.epoch < known.status.epoch:  # it has overslept that somebody else has got the task
+        return
+    if known.start not in world.culprits.troubled:
+        raise Broken(f"{said.worker} suspects {said.task}, which {known.status.worker} has stopped in order")

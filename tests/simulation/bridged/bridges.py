@@ -37,6 +37,7 @@ class Hands:
         self.learning: dict[Any, float] = {}
         self.active = self.working = self.failed = self.learners = NO_TASKS
         self.at_work = True
+        self.awaits_own_record_ms = 0
 
     @property
     def held(self) -> Tasks:
@@ -53,7 +54,7 @@ class Hands:
 
     def nothing(self, *_: object) -> None: ...
 
-    read = note_belated = end_with_process = learn = stop_learning = drain = nothing
+    read = note_belated = in_trouble = end_with_process = own_record_read = learn = stop_learning = drain = nothing
 
 
 class Bridge(Process):
