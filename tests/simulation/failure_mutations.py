@@ -64,7 +64,7 @@ FAILURE_MUTATIONS = (
         module=f"{_EXECUTION}.assigned",
         edits=(
             (
-                "    if not x.admit(task, run.epoch):\n        x.release_stopped(task)\n        return\n    again",
+                "    if not admit(x, task, run.epoch):\n        x.release_stopped(task)\n        return\n    again",
                 "    if True:\n        x.release_stopped(task)\n        return\n    again",
             ),
         ),
@@ -121,11 +121,11 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="starts what it is given though it has failed",
-        module=f"{_EXECUTION}.state",
+        module=f"{_EXECUTION}.admission",
         edits=(
             (
-                "        self.rest(TaskRun(work=work, epoch=epoch, attempt=self.status.tasks[work.task].attempt))\n",
-                "        self.runs[work.task] = TaskRun(work=work, epoch=epoch)\n",
+                "    x.rest(TaskRun(work=work, epoch=epoch, attempt=x.status.tasks[work.task].attempt))\n",
+                "    x.runs[work.task] = TaskRun(work=work, epoch=epoch)\n",
             ),
         ),
         unit_test="tests/unit/worker/tasks/test_execution_kept.py",
@@ -184,8 +184,8 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="suspects what was stopped in order and has not been read yet",
-        module="airflow_provider.worker.tasks.state",
-        edits=(("        if work is None or not self._seems_to_run_elsewhere(work, last):\n", "        if True:\n"),),
+        module=f"{_EXECUTION}.admission",
+        edits=(("    if work is None or not _seems_to_run_elsewhere(x, work, last):\n", "    if True:\n"),),
         unit_test="tests/unit/worker/tasks/test_execution_suspects.py",
     ),
     Mutation(

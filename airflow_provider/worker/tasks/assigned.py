@@ -8,6 +8,7 @@ from airflow_provider.state.records import TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks import ending_orphans
+from airflow_provider.worker.tasks.admission import admit, admit_as_recorded
 from airflow_provider.worker.tasks.commands import EndOrphan, GiveUpWriting, Inform, StartAttempt, WriteStatus
 from airflow_provider.worker.tasks.events import (
     EpochAdvanced,
@@ -32,12 +33,12 @@ _MOST_SAID: Final = 100
 
 
 def on_given(x: Execution, task: TaskId, event: TasksGiven) -> None:
-    _close_if_condemned(x, task, here=x.admit(task, event.epoch))
+    _close_if_condemned(x, task, here=admit(x, task, event.epoch))
 
 
 def on_last_words(x: Execution, task: TaskId, _event: LastWordsRead) -> None:
     given = x.runs.pop(task)
-    _close_if_condemned(x, task, here=x.admit_as_recorded(task, given.epoch, read_to=given.read_to))
+    _close_if_condemned(x, task, here=admit_as_recorded(x, task, given.epoch, read_to=given.read_to))
     if x.state_of(task) is RunState.WAITING:
         _restarted_if_asked(x, x.runs[task])
 
@@ -228,7 +229,7 @@ def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = No
             _keep_under(x, _restarted_if_asked(x, run))
         return
     del x.runs[task]
-    if work is not None and x.admit(task, run.epoch):
+    if work is not None and admit(x, task, run.epoch):
         return
     if run.wait_written or task.job in x.jobs.jobs:  # otherwise its job is removed, and there is no record to replace
         x.write_stopped(run, ended_at_ms=None)
@@ -248,7 +249,7 @@ def _admit_anew(x: Execution, run: TaskRun) -> None:
     """Admit it again under the present definition: it waits, is paused, or is released."""
     _give_up_waiting(x, run)
     del x.runs[run.task]
-    if not x.admit(run.task, run.epoch):
+    if not admit(x, run.task, run.epoch):
         x.release_stopped(run.task)
 
 
@@ -313,7 +314,7 @@ def on_topics_failed(x: Execution, task: TaskId, _event: TopicsRead) -> None:
             x.runs[task] = replaced(run, work=work)
             return
     del x.runs[task]
-    if not x.admit(task, run.epoch):
+    if not admit(x, task, run.epoch):
         x.release_stopped(task)
         return
     again = x.runs[task]

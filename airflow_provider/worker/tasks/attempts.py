@@ -10,6 +10,7 @@ from airflow_provider.state.records import JobError, PlanRecord, TaskFailure, Ta
 from airflow_provider.state.views.task_progress.replanning import in_known_order
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
+from airflow_provider.worker.tasks.admission import admit
 from airflow_provider.worker.tasks.assigned import on_topics, on_topics_waiting
 from airflow_provider.worker.tasks.commands import GiveUpWriting, Inform, LetBegin, WritePlan
 from airflow_provider.worker.tasks.events import (
@@ -201,7 +202,7 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
     """Start it again, if it is still to run."""
     run = x.runs.pop(task)
     x.write_stopped(run, ended_at_ms=x.wall)
-    if not x.admit(task, run.epoch):
+    if not admit(x, task, run.epoch):
         x.release_stopped(task)
 
 

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 from airflow_provider.state.blame.elsewhere import RecentPlaces
 from airflow_provider.state.blame.evidence import Evidence
-from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, TaskWork, WrittenAsset
+from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, WrittenAsset
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_progress.progress import has_failed, needs_running
-from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import (
     ArmTimer,
@@ -28,7 +27,6 @@ from airflow_provider.worker.tasks.commands import (
     ReleaseStopped,
     StopAttempts,
     StopWatching,
-    TakeOver,
     Warn,
     Watch,
     WriteEnd,
@@ -40,10 +38,8 @@ from airflow_provider.worker.tasks.events import Event
 from airflow_provider.worker.tasks.runs import checkpoint_claims
 from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
 from airflow_provider.worker.tasks.runs.known_faults import KnownFaults
-from airflow_provider.worker.tasks.runs.last_record import first_run, is_said_to_run, last_word, taken_over
 from airflow_provider.worker.tasks.runs.last_words import LastWords
 from airflow_provider.worker.tasks.runs.learners import Learners
-from airflow_provider.worker.tasks.runs.process_deaths import died_with_its_process
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import End, TaskRun
@@ -94,6 +90,7 @@ class Execution:
     :param status: the status topic as far as it was read
     :param now_ms: the monotonic clock
     :ivar runs: the worker's tasks
+    :ivar before: the record of this worker that this process has found as it began
     :ivar learners: the tasks that it learns
     :ivar last_words: the tasks of which something that was written may not have been read yet
     :ivar idle_since_ms: when the last task was released or detached, or the worker has joined
@@ -120,8 +117,8 @@ class Execution:
         self.keeps_failed = True
         self.stopped_running = 0
         self.runs = RunTable()
-        self._before = status.workers.get(settings.worker)
-        self.learners = Learners(deaths=deaths_after(self._before, settings.process))
+        self.before = status.workers.get(settings.worker)
+        self.learners = Learners(deaths=deaths_after(self.before, settings.process))
         self.suspects = Suspects(settings.max_spark_deaths, settings.worker)
         self.turn = Turn()
         self.last_words = LastWords()
@@ -219,105 +216,10 @@ class Execution:
         self.runs[run.task] = run
         return run
 
-    def admit(self, task: TaskId, epoch: Epoch) -> bool:
-        """Add a task, unless it has already ended or is not configured. If it seems to run elsewhere, its last process
-        may have more to say: wait for that first.
-
-        :returns: whether it is here now
-        """
-        self.last_words.forget(task)
-        work, last = self.jobs.work_of(task), self.status.tasks.get(task)
-        if work is None or not self._seems_to_run_elsewhere(work, last):
-            return self.admit_as_recorded(task, epoch, read_to=self.jobs.offset)
-        self.last_words.wait_for(task, now_ms=self.now, wall_ms=self.wall)
-        self.keep(replaced(first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall), read_to=self.jobs.offset))
-        return True
-
-    def admit_as_recorded(self, task: TaskId, epoch: Epoch, *, read_to: int) -> bool:
-        """As :meth:`admit`, when everything has been read that is written about the task.
-
-        :param read_to: restarts that were requested after this offset of the jobs topic are still to be done
-        """
-        self.last_words.forget(task)
-        work = self.jobs.work_of(task)
-        if work is None:
-            return False
-        if not needs_running(task, self.jobs, self.status.tasks):
-            return self._admit_failed(work, epoch)
-        last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
-        run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
-        run = self._suspected(replaced(run, read_to=read_to, runs_on=self.settings.server), last)
-        unended = self.status.unended.get(task)
-        if unended:
-            self._take_over(run, unended[0], attempt=max(run.attempt, unended[0].attempt))
-            return True
-        if last is not None and last.lives_on:
-            self._take_over(run, last, attempt=last.attempt)
-            return True
-        if self.jobs.is_paused(task.job):
-            self._admit_paused(run, last)
-            return True
-        claim = self.claims.of(work)
-        if claim is not None:
-            run = replaced(run, claim=claim)
-        self.runs[task] = run
-        self.suspects.admit(run)
-        if claim is not None or is_said_to_run(last):
-            self.write_waiting(task)
-        return True
-
-    def _seems_to_run_elsewhere(self, work: TaskWork, last: TaskStatus | None) -> bool:
-        """Whether its last record says so. What this worker's earlier processes have written was read at the start."""
-        if last is None or last.worker == self.settings.worker:
-            return False
-        if last_word(last, self.stops.get(work.task)) is not last:
-            return False
-        is_of_it = last.is_of(work.definition.run_key, work.fingerprint)
-        return is_of_it and work.task not in self.status.unended and self._died(last)
-
-    def _died(self, last: TaskStatus | None) -> bool:
-        mine, process = self.settings.worker, self.settings.process
-        return died_with_its_process(last, self.status, worker=mine, process=process, before=self._before)
-
-    def _suspected(self, run: TaskRun, last: TaskStatus | None) -> TaskRun:
-        if not self._died(last):
-            return run
-        assert last is not None
-        same = last.is_of(run.work.definition.run_key, run.work.fingerprint)
-        return self.suspects.process_ended(run, last).ended_otherwise_at(last.worker) if same else run
-
-    def _take_over(self, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
-        """Take over the task's earlier query. If it is of another work, end it before anything else starts."""
-        run = self.keep(taken_over(run, last, attempt=attempt, now_ms=self.now, wall_ms=self.wall))
-        self.suspects.admit(run)
-        self.do(TakeOver(run=run))
-        if not last.is_of(run.work.definition.run_key, run.work.fingerprint):
-            self.stop(run.task, RunState.RESTARTING, "its configuration has changed")
-        elif self.jobs.is_paused(run.task.job):
-            self.stop(run.task, RunState.RESTARTING, "its job is paused")
-        elif (asked := self.jobs.restart_since(run.task, run.read_to)) is not None:
-            self.keep(run.with_all_retries())
-            self.stop(run.task, RunState.RESTARTING, asked.in_words())
-
-    def _admit_failed(self, work: TaskWork, epoch: Epoch) -> bool:
-        """A task that has failed for good stays here, as it did where it failed."""
-        if not self.keeps_failed or not has_failed(work.task, self.jobs, self.status.tasks):
-            return False
-        self.rest(TaskRun(work=work, epoch=epoch, attempt=self.status.tasks[work.task].attempt))
-        return True
-
     def rest(self, run: TaskRun) -> None:
         """Keep a task that has failed for good. The rest of its state is not needed any more."""
         self.runs[run.task] = TaskRun(work=run.work, epoch=run.epoch, attempt=run.attempt, state=RunState.FAILED)
         self.idle_since_ms = self.now
-
-    def _admit_paused(self, run: TaskRun, last: TaskStatus | None) -> None:
-        """A paused task does not claim its checkpoint, so that it keeps no other task from it."""
-        self.runs[run.task] = replaced(run, state=RunState.PAUSED)
-        self.suspects.admit(run)
-        self.idle_since_ms = self.now
-        if is_said_to_run(last):
-            self.write_waiting(run.task)
 
     def write_waiting(self, task: TaskId) -> None:
         self.write(self.keep(replaced(self.runs[task], wait_written=True)), TaskState.PENDING)

@@ -15,7 +15,7 @@ from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.status_view import StatusView
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
-from airflow_provider.worker.tasks import attempts
+from airflow_provider.worker.tasks import admission, attempts
 from airflow_provider.worker.tasks.commands import LetBegin
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import Execution
@@ -52,15 +52,15 @@ def takes_silence_for_an_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def starts_beside_a_query_of_an_older_plan(patch: pytest.MonkeyPatch) -> None:
-    take_over = Execution._take_over
+    take_over = admission._take_over
 
-    def only_the_same(self: Execution, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
+    def only_the_same(x: Execution, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
         if last.is_of(run.work.definition.run_key, run.work.fingerprint):
-            take_over(self, run, last, attempt=attempt)
+            take_over(x, run, last, attempt=attempt)
         else:
-            self.keep(run)
+            x.keep(run)
 
-    patch.setattr(Execution, "_take_over", only_the_same)
+    patch.setattr(admission, "_take_over", only_the_same)
 
 
 def forgets_the_earlier_query_of_a_waiting_task(patch: pytest.MonkeyPatch) -> None:
