@@ -220,7 +220,7 @@ class Attached:
             self._feed(events.TopicsRead, jobs=jobs, status=status)
 
     def own_record_read(self) -> None:
-        if self._execution.has_read_last_words(self._world.status.snapshot()):
+        if self._execution.last_words.are_read_in(self._world.status.snapshot()):
             self.read()
 
     @property

@@ -93,7 +93,7 @@ class TaskExecutor:
         self._read_of_workers = asyncio.Event()
         self._unsubscribes = [
             topics.subscribe(partial(self._steps.guarded, self.refresh), About.ROUNDS),
-            topics.subscribe(partial(self._steps.guarded, self._own_record_read), About.WORKERS),
+            topics.subscribe(partial(self._steps.guarded, self._read_if_awaited), About.WORKERS),
         ]
         self._records = TaskRecords(settings.worker, topics, feed=self._feed, steps=self._steps)
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
@@ -215,8 +215,9 @@ class TaskExecutor:
             about_workers = self._topics.subscribe(partial(self._steps.guarded, self._workers_read), About.WORKERS)
             self._unsubscribes.append(about_workers)
 
-    def _own_record_read(self) -> None:
-        if self._execution.has_read_last_words(self._topics.status):
+    def _read_if_awaited(self) -> None:
+        """Workers' records alone change nothing here, unless tasks wait for this worker's own."""
+        if self._execution.last_words.are_read_in(self._topics.status):
             self._read()
 
     def _workers_read(self) -> None:

@@ -221,8 +221,8 @@ def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = No
     run = x.runs[task]
     work = x.jobs.work_of(task)
     if work is not None and run.is_of(work):
-        if task in x.last_words.tasks:
-            return
+        if task in x.last_words:
+            return  # it is admitted again when they are read
         if x.jobs.is_paused(task.job):
             _admit_anew(x, run)
         else:
@@ -318,9 +318,8 @@ def on_topics_failed(x: Execution, task: TaskId, _event: TopicsRead) -> None:
         x.release_stopped(task)
         return
     again = x.runs[task]
-    if task in x.last_words.tasks:
-        return
-    if again.state is RunState.WAITING and not again.wait_written and again.is_of(run.work):
+    waits = again.state is RunState.WAITING and task not in x.last_words
+    if waits and not again.wait_written and again.is_of(run.work):
         x.write_waiting(task)
 
 

@@ -115,8 +115,8 @@ class SlotFree(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWordsRead(Event):
-    """All that the last process of this task can have written about it has been read. The machine creates this event
-    itself, after each event.
+    """Everything has been read that the last process of this task may have written about it, or this took too long. The
+    machine creates this event itself.
     """
 
 

@@ -318,7 +318,7 @@ def handle(x: Execution, event: Event) -> list[Command]:
         x.judge(event.status if isinstance(event, TopicsRead) else x.status)
     for task in _concerned(x, event):
         apply(TRANSITIONS, x.state_of, x, task, event)
-    _hear_last_words(x)
+    _look_for_last_words(x)
     _tell_of_suspects(x)
     learning.follow(x, event)
     _start_next(x)
@@ -352,11 +352,11 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
     return ()
 
 
-def _hear_last_words(x: Execution) -> None:
+def _look_for_last_words(x: Execution) -> None:
     until_ms = x.last_words.until_ms
-    if until_ms is not None and (x.now >= until_ms or x.has_read_last_words(x.status)):
+    if until_ms is not None and (x.now >= until_ms or x.last_words.are_read_in(x.status)):
         waiting = x.last_words.tasks
-        x.blocked -= waiting
+        x.blocked -= waiting  # while nothing may start, this is not looked at again
         for task in sorted(waiting):
             apply(TRANSITIONS, x.state_of, x, task, LastWordsRead(now_ms=x.now, wall_ms=x.wall))
 

@@ -14,7 +14,6 @@ from airflow_provider.state.blame.elsewhere import RecentPlaces
 from airflow_provider.state.blame.evidence import Evidence
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, WrittenAsset
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
@@ -92,7 +91,7 @@ class Execution:
     :ivar runs: the worker's tasks
     :ivar before: the record of this worker that this process has found as it began
     :ivar learners: the tasks that it learns
-    :ivar last_words: the tasks of which something that was written may not have been read yet
+    :ivar last_words: the tasks that wait for the last words of the process that had them
     :ivar idle_since_ms: when the last task was released or detached, or the worker has joined
     :ivar keeps_failed: whether tasks that have failed for good stay here
     :ivar looked_for_orphans: whether this process has looked for orphans
@@ -121,7 +120,7 @@ class Execution:
         self.learners = Learners(deaths=deaths_after(self.before, settings.process))
         self.suspects = Suspects(settings.max_spark_deaths, settings.worker)
         self.turn = Turn()
-        self.last_words = LastWords()
+        self.last_words = LastWords(settings.worker, None if settings.in_triggerer else settings.process)
         self.claims = Claims(process=settings.process, lease_ms=settings.lease_ms)
         self.stops: dict[TaskId, TaskStatus] = {}
         self.idle_since_ms = self.now = now_ms
@@ -148,14 +147,6 @@ class Execution:
             return self.runs.need_no_process(self.slots) and not self.learners.tasks
         free = self.may_begin and self.runs.has_startable(slots=self.slots, now_ms=self.now, blocked=self.blocked)
         return free and not self.closed
-
-    def has_read_last_words(self, status: StatusSnapshot) -> bool:
-        """Whether this status has all that tasks here wait for, because their processes may have written it."""
-        own = status.workers.get(self.settings.worker)
-        if own is None or not self.last_words:
-            return False
-        is_ours = self.settings.in_triggerer or is_same_process(own.process, self.settings.process)
-        return is_ours and self.last_words.are_read(own)
 
     def state_of(self, task: TaskId) -> RunState | None:
         """None: the task is not here."""
