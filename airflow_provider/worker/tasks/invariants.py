@@ -24,7 +24,7 @@ def validate(x: Execution) -> None:
         "only a detached task is leaving": all(run.detached for run in runs if run.state is RunState.LEAVING),
         "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
         "a running task has slots": all(run.taken_slots or run.task.is_planner for run in runs if run.state.runs),
-        "a task that waits for a checkpoint does not run": not any(run.task in x.blocked for run in started),
+        "a task that must not start yet does not run": not any(run.task in x.blocked for run in started),
         "a waiting task has not begun": not any(
             run.began_ms or run.started_at_ms or run.handle for run in runs if run.state is RunState.WAITING
         ),

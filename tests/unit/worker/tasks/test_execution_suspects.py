@@ -39,9 +39,9 @@ class Group(Script):
 
     def give(self, *tasks: TaskId, epoch: int = 1) -> list[Command]:
         """This worker reads all that was written about them before."""
-        return [*super().give(*tasks, epoch=epoch), *self.hears()]
+        return [*super().give(*tasks, epoch=epoch), *self.catches_up()]
 
-    def hears(self) -> list[Command]:
+    def catches_up(self) -> list[Command]:
         """This worker's own record, written now, is read back."""
         at_ms = self.now + self.wall_ahead
         mine = WorkerStatus(worker=ME, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=2, process=HERE, at_ms=at_ms)
@@ -183,7 +183,7 @@ def test_what_was_stopped_elsewhere_is_not_suspected_though_this_is_read_late() 
     assert words(group.take(A0, A1)) == [], "it waits, and whoever may have to wait for its trial"
     group.stopped_there()
     assert group.runs()
-    assert told(group.hears()) == []
+    assert told(group.catches_up()) == []
     assert group.runs(A0, A1)
     run = group.execution.runs[A0]
     assert (run.attempt, run.spark_deaths, run.process_deaths) == (2, 1, 0)
@@ -192,7 +192,7 @@ def test_what_was_stopped_elsewhere_is_not_suspected_though_this_is_read_late() 
 def test_what_says_that_it_runs_when_all_is_read_is_suspected() -> None:
     group = Handed()
     group.take(A0, A1)
-    assert len(told(group.hears())) == 1
+    assert len(told(group.catches_up())) == 1
     assert group.runs(A0), "alone on trial"
 
 
@@ -207,7 +207,7 @@ def test_a_worker_whose_own_record_is_not_stored_goes_by_what_it_has_read() -> N
 
 def test_a_record_of_this_worker_from_before_says_nothing_of_what_was_written_since() -> None:
     group = Handed()
-    group.hears()
+    group.catches_up()
     group.now += 1
     group.take(A0)
     assert group.runs()
@@ -222,7 +222,7 @@ def test_a_task_that_comes_back_here_waits_for_the_worker_that_had_it_in_between
     group.other_is(WorkerPhase.STABLE)
     assert words(Script.give(group, A0, epoch=3)) == []
     group.say(replace(group.status.tasks[A0], state=TaskState.STOPPED))
-    assert told(group.hears()) == []
+    assert told(group.catches_up()) == []
     assert group.runs(A0)
 
 
@@ -253,7 +253,7 @@ def test_a_retry_that_is_asked_for_meanwhile_is_not_forgotten() -> None:
     group.take(A0)
     group.read(replace(group.jobs, offset=ConfigOffset(7), restarts={"a": Restart(by="me", offset=ConfigOffset(6))}))
     group.stopped_there()
-    group.hears()
+    group.catches_up()
     assert group.runs(A0)
     assert group.execution.runs[A0].failures == 0
 
@@ -270,7 +270,7 @@ def test_while_it_waits_for_last_words_a_task_can_be_revoked_and_given_back_and_
     group.take(A0)
     assert words(group.revoke(A0)) == ["released a:0"], "what its last process has written stays true"
     group.take(A0)
-    assert len(told(group.hears())) == 1
+    assert len(told(group.catches_up())) == 1
 
 
 def test_a_job_that_is_paused_meanwhile_starts_when_the_pause_is_over() -> None:
@@ -280,9 +280,22 @@ def test_a_job_that_is_paused_meanwhile_starts_when_the_pause_is_over() -> None:
     halts = {"a": Placed(HaltRecord(job="a", halt=Halt.PAUSED, by="me", at_ms=0), 1)}
     group.read(replace(running, halts=halts))
     group.stopped_there()
-    assert told(group.hears()) == []
+    assert told(group.catches_up()) == []
     assert group.runs()
     group.read(running)
+    assert group.runs(A0)
+
+
+def test_a_query_that_was_detached_just_before_is_adopted_though_nothing_may_start_here() -> None:
+    group = Handed(kind=STREAM)
+    group.give(A1)
+    group.begin(A1)
+    group.now += 1
+    group.take(A0)
+    group.feed(SparkLost, task=A1, spark=1, failure=TaskFailure.of("gone"))
+    group.say(replace(group.status.tasks[A0], handle=QUERY))
+    assert words(group.catches_up()) == ["take over a:0 #1"]
+    group.feed(QueryAdopted, task=A0, handle=QUERY)
     assert group.runs(A0)
 
 
@@ -290,14 +303,14 @@ def test_a_task_that_is_configured_no_more_is_released_meanwhile() -> None:
     group = Handed()
     group.take(A0)
     assert "released a:0" in words(group.plan())
-    assert group.hears() == []
+    assert group.catches_up() == []
 
 
 def test_a_task_that_has_finished_elsewhere_does_not_start() -> None:
     group = Handed()
     group.take(A0)
     group.say(replace(group.status.tasks[A0], state=TaskState.FINISHED))
-    assert words(group.hears()) == ["released a:0"]
+    assert words(group.catches_up()) == ["released a:0"]
 
 
 def test_a_new_process_of_the_same_worker_suspects_what_ran_in_the_last_one() -> None:
