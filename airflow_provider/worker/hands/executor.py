@@ -106,8 +106,7 @@ class TaskExecutor:
         self._starter: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._ended: Tasks = NO_TASKS
-        self._unawaited: Tasks = NO_TASKS
-        self._releases = Releases(self._release, soon=self._call_soon, later=self._call_later)
+        self._releases = Releases(self._release_stopped, soon=self._call_soon, later=self._call_later)
 
     @property
     def running(self) -> Tasks:
@@ -173,7 +172,6 @@ class TaskExecutor:
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         self._release_ended()
         self._releases.forget(tasks)
-        self._unawaited -= tasks
         self._read()
         self._feed(events.TasksGiven(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, epoch=epoch))
 
@@ -181,8 +179,7 @@ class TaskExecutor:
         self._release_ended()
         for_good = self._for_good and reason == StopReason.LEAVING.value
         if StopReason(reason).ends_lease:
-            self._unawaited |= tasks
-            self._releases.wait_not_for(tasks)
+            self._releases.wait_for_no_record(tasks)
         self._feed(
             events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason, for_good=for_good)
         )
@@ -317,12 +314,9 @@ class TaskExecutor:
         }
 
     def _write_stopped(self, status: TaskStatus) -> None:
-        if status.task in self._unawaited:
-            self._records.stopped(status)
-        else:
-            self._records.stopped(status, self._releases.writing(status.task))
+        self._records.stopped(status, self._releases.writing(status.task))
 
-    def _release(self, stopped: Tasks) -> None:
+    def _release_stopped(self, stopped: Tasks) -> None:
         self._stopped(stopped)
         self._changed()
 

@@ -142,7 +142,7 @@ class GiveUpWriting(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseStopped(Command):
-    """Tell the membership that these no longer run here, and still have to be run."""
+    """Tell the membership that these no longer run here and still have to be run, when their records say so."""
 
     tasks: Tasks
 

@@ -106,9 +106,20 @@ def test_when_a_lease_is_over_nothing_is_waited_for() -> None:
     bench.releases.writing(A0)
     bench.releases.writing(A1)
     bench.releases.release(frozenset({A0}))
-    bench.releases.wait_not_for(frozenset({A0, A1}))
+    bench.releases.wait_for_no_record(frozenset({A0, A1, A2}))
     bench.releases.release(frozenset({A1}))
-    assert bench.released == [{A0}, {A1}]
+    bench.releases.writing(A2)
+    bench.releases.release(frozenset({A2}))
+    assert bench.released == [{A0}, {A1}, {A2}]
+
+
+def test_what_is_given_again_waits_for_its_records_again() -> None:
+    bench = Bench()
+    bench.releases.wait_for_no_record(frozenset({A0}))
+    bench.releases.forget(frozenset({A0}))
+    bench.releases.writing(A0)
+    bench.releases.release(frozenset({A0}))
+    assert bench.released == []
 
 
 def test_what_is_released_just_as_its_record_is_stored_is_released_once() -> None:
