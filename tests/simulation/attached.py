@@ -224,7 +224,7 @@ class Attached:
             self.read()
 
     @property
-    def awaits_own_record_ms(self) -> int:
+    def awaits_own_record_since_ms(self) -> int:
         return self._execution.last_words.since_ms
 
     # ---- what happens to tasks
@@ -322,7 +322,7 @@ class Attached:
         finally:
             self._carrying_out = False
         self._report.look()
-        if self.awaits_own_record_ms not in (0, process.answers_ms):
+        if self.awaits_own_record_since_ms not in (0, process.awaited_ms):
             process.say_again()
         process.asked.look_later()
         if self._execution.blamed and not self._stands_back:

@@ -98,7 +98,7 @@ class Process:
         self._asleep_until = 0
         self._hushed_until = 0
         self._said_at = 0
-        self.answers_ms = 0
+        self.awaited_ms = 0
         self._timer_at: int | None = None
         self._looks = False
         self._inbox: deque[Event] = deque()
@@ -291,7 +291,7 @@ class Process:
     def say_of_itself(self, phase: WorkerPhase, stored: Callable[[], None] | None = None) -> None:
         """The worker's own record."""
         state = self.state
-        self.answers_ms = self.tasks.awaits_own_record_ms
+        self.awaited_ms = self.tasks.awaits_own_record_since_ms
         said = WorkerStatus(
             worker=self.worker,
             state=phase,

@@ -153,7 +153,7 @@ class TaskExecutor:
         return self._execution.stopped_running
 
     @property
-    def awaits_own_record_ms(self) -> int:
+    def awaits_own_record_since_ms(self) -> int:
         return self._execution.last_words.since_ms
 
     @property

@@ -69,9 +69,9 @@ class Hands(Protocol):
         """Why this worker is to blame for failures of its tasks; usually empty. It starts no more of them."""
 
     @property
-    def awaits_own_record_ms(self) -> int:
-        """Since when they wait for a record of this worker, written since then, to be read back (wall clock); 0: they
-        don't wait.
+    def awaits_own_record_since_ms(self) -> int:
+        """Since when tasks wait here until the worker's own record is written again and read back (wall clock); 0: none
+        waits.
         """
 
     @property

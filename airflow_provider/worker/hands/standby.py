@@ -35,7 +35,7 @@ class Standby:
     attached: Tasks = frozenset()
     learning: Mapping[TaskId, float] = MappingProxyType({})
     failed_warm_ups: Mapping[TaskId, str] = MappingProxyType({})
-    stopped_running = awaits_own_record_ms = 0
+    stopped_running = awaits_own_record_since_ms = 0
     fault: BaseException | None = None
     condition = unable = blamed = spark_ui = ""
 

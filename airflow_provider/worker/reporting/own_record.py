@@ -56,7 +56,7 @@ class OwnRecord:
         self._soon = False
         self._last_process = self._last_condition = self._last_ui = ""
         self._last_running: Tasks = NO_TASKS
-        self._answers_ms = 0
+        self._last_awaited_ms = 0
 
     @property
     def stored(self) -> bool:
@@ -111,7 +111,7 @@ class OwnRecord:
         else:
             last = (self._last_process, self._last_condition, self._last_ui)
             news = (this_process(), hands.condition, hands.spark_ui) != last
-        if news or hands.awaits_own_record_ms not in (0, self._answers_ms):
+        if news or hands.awaits_own_record_since_ms not in (0, self._last_awaited_ms):
             self.write_again()
 
     def write_handed_over(self) -> None:
@@ -144,7 +144,7 @@ class OwnRecord:
         self._last_process = this_process() if self.phase is not WorkerPhase.DEFERRED else ""
         self._last_condition, self._last_ui = hands.condition, hands.spark_ui
         self._last_running = hands.running
-        self._answers_ms = hands.awaits_own_record_ms
+        self._last_awaited_ms = hands.awaits_own_record_since_ms
         return WorkerStatus(
             worker=self._settings.member.worker,
             state=self.phase,

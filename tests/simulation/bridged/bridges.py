@@ -37,7 +37,7 @@ class Hands:
         self.learning: dict[Any, float] = {}
         self.active = self.working = self.failed = self.learners = NO_TASKS
         self.at_work = True
-        self.awaits_own_record_ms = 0
+        self.awaits_own_record_since_ms = 0
 
     @property
     def held(self) -> Tasks:

@@ -33,9 +33,9 @@ async def test_it_is_written_again_once_if_tasks_wait_until_it_is_read_back() ->
     record.write_news()
     await asyncio.sleep(0.01)
     assert written_ms() == first_ms, "nothing waits"
-    hands.awaits_own_record_ms = wall_ms()
+    hands.awaits_own_record_since_ms = wall_ms()
     record.write_news()
-    await eventually(lambda: written_ms() >= hands.awaits_own_record_ms)
+    await eventually(lambda: written_ms() >= hands.awaits_own_record_since_ms)
     again_ms = written_ms()
     await asyncio.sleep(0.01)
     record.write_news()
@@ -45,6 +45,6 @@ async def test_it_is_written_again_once_if_tasks_wait_until_it_is_read_back() ->
 
 def _hands() -> Any:
     return SimpleNamespace(
-        awaits_own_record_ms=0, condition="", unable="", blamed="", spark_ui="", running=NO_TASKS, learning={},
+        awaits_own_record_since_ms=0, condition="", unable="", blamed="", spark_ui="", running=NO_TASKS, learning={},
         failed_warm_ups={}, warm_up_deaths={}, allowed=None, time_zone="",
     )  # fmt: skip
