@@ -33,18 +33,20 @@ _MOST_SAID: Final = 100
 
 
 def on_given(x: Execution, task: TaskId, event: TasksGiven) -> None:
-    _close_if_condemned(x, task, here=admit(x, task, event.epoch))
+    _release_or_condemn(x, task, admitted=admit(x, task, event.epoch))
 
 
 def on_last_words(x: Execution, task: TaskId, _event: LastWordsRead) -> None:
+    """Admit it as it is recorded now. If somebody has asked for a restart meanwhile, this is still to be done."""
     given = x.runs.pop(task)
-    _close_if_condemned(x, task, here=admit_as_recorded(x, task, given.epoch, read_to=given.read_to))
+    _release_or_condemn(x, task, admitted=admit_as_recorded(x, task, given.epoch, read_to=given.read_to))
     if x.state_of(task) is RunState.WAITING:
         _restarted_if_asked(x, x.runs[task])
 
 
-def _close_if_condemned(x: Execution, task: TaskId, *, here: bool) -> None:
-    if not here:
+def _release_or_condemn(x: Execution, task: TaskId, *, admitted: bool) -> None:
+    """Release what was not admitted, and fail what has ended its last process."""
+    if not admitted:
         x.release_stopped(task)
     elif task in x.suspects.condemned:
         x.suspects.condemned.discard(task)
@@ -81,8 +83,8 @@ def _give_up_waiting(x: Execution, run: TaskRun) -> None:
     if x.last_words.forget(run.task):
         return
     last = x.status.tasks.get(run.task)
-    still_runs_here = is_said_to_run(last) and last is not None and last.worker == x.settings.worker
-    if run.claim is None and not still_runs_here:
+    seems_to_run_here = last is not None and last.worker == x.settings.worker and is_said_to_run(last)
+    if run.claim is None and not seems_to_run_here:
         x.remember_stopped(run)
     else:
         x.write_stopped(run, ended_at_ms=None)

@@ -94,8 +94,8 @@ def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool
 
 
 def is_said_to_run(last: TaskStatus | None) -> bool:
-    """Whether a worker must write that a task waits, because its last record wrongly says that it runs. Usually nothing
-    is written: an assigned task without a record of its worker counts as waiting.
+    """Whether the last record of a task says that it runs. If it waits, its worker must write so. Otherwise nothing is
+    written: an assigned task without a record of its worker counts as waiting.
     """
     return last is not None and last.state is TaskState.RUNNING
 
