@@ -182,6 +182,7 @@ class Attached:
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
         if reason.ends_lease:
             self.lease.end()
+            self._releases.wait_for_no_record(tasks)
             self.in_trouble()
         self._feed(events.TasksRevoked, tasks=tasks, reason=reason.value)
 

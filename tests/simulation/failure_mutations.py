@@ -11,6 +11,7 @@ _LEADING = "airflow_provider.group.classic.leader"
 
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
 _TWO_RUN = "no_two_copies_run_at_once"
+_SUSPECTED = "only_what_was_in_trouble_is_suspected"
 _COMPLETE = "the_target_is_complete_and_without_duplicates"
 _REST = "everything_converges"
 _STAYS = "a_failed_task_stays_with_its_worker"
@@ -45,7 +46,7 @@ FAILURE_MUTATIONS = (
         module=f"{_EXECUTION}.attempts",
         edits=(("        x.rest(run)\n", "        x.rest(run)\n        x._finished.add(task)\n"),),
         plan="failing-troubled",
-        broken=(_STARTED, _TWO_RUN, _HIGHER),
+        broken=(_STARTED, _TWO_RUN, _HIGHER, _SUSPECTED),
     ),
     Mutation(
         name="does not look whether what has failed is to be tried again",

@@ -25,6 +25,7 @@ EXECUTION = "airflow_provider.worker.tasks"
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
 _TWO_OWN = "no_two_current_members_own_a_task"
 _TWO_RUN = "no_two_copies_run_at_once"
+_SUSPECTED = "only_what_was_in_trouble_is_suspected"
 _FENCE = "a_fence_raises_for_every_holder_that_is_not_current"
 _UNTOUCHED = "untouched_members_stop_only_what_is_revoked"
 _COMPLETE = "the_target_is_complete_and_without_duplicates"
@@ -53,7 +54,7 @@ MUTATIONS = (
             ),
         ),
         plan="calm",
-        broken=(_STARTED, _TWO_OWN),
+        broken=(_STARTED, _TWO_OWN, _SUSPECTED),
     ),
     Mutation(
         name="does not stop when its lease is over",
@@ -175,7 +176,7 @@ MUTATIONS = (
             ),
         ),
         plan="undelayed",
-        broken=(_STARTED, _TWO_RUN),
+        broken=(_STARTED, _TWO_RUN, _SUSPECTED),
         seed=8,
     ),
     Mutation(
@@ -438,7 +439,7 @@ MUTATIONS = (
             ),
         ),
         plan="calm",
-        broken=(_STARTED, _TWO_RUN),
+        broken=(_STARTED, _TWO_RUN, _SUSPECTED),
     ),
     Mutation(
         name="does not say that a task runs",
