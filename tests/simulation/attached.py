@@ -353,6 +353,7 @@ class Attached:
             commands.ArmTimer: lambda command: self._arm(command.at_ms),
             commands.Inform: _nothing,
             commands.Warn: _nothing,
+            commands.TellOfTask: _nothing,
         }
 
     def _begin(self, run: TaskRun) -> None:

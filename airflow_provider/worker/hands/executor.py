@@ -33,6 +33,7 @@ from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.releases import Releases
 from airflow_provider.worker.hands.steps import Steps
 from airflow_provider.worker.hands.task_records import TaskRecords
+from airflow_provider.worker.hands.told_together import ToldTogether
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.machine import handle
 from airflow_provider.worker.tasks.runs.runs import TaskRun
@@ -98,6 +99,7 @@ class TaskExecutor:
         self._records = TaskRecords(settings.worker, topics, feed=self._feed, steps=self._steps)
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
         self._story = Story()
+        self._told = ToldTogether(self._call_later)
         self._handlers = self._make_handlers()
         self._commands: deque[commands.Command] = deque()
         self._carrying_out = False
@@ -311,6 +313,7 @@ class TaskExecutor:
             commands.ArmTimer: lambda command: self._arm(command.at_ms),
             commands.Inform: lambda command: log.info("%s", command.message),
             commands.Warn: lambda command: log.warning("%s", command.message),
+            commands.TellOfTask: self._told.add,
         }
 
     def _write_stopped(self, status: TaskStatus) -> None:
@@ -426,6 +429,7 @@ class TaskExecutor:
             log.warning("worker %s: still running at its end: %s", self._worker, self._say(left))
         last_words = Deadline(min(_LAST_WORDS_S, deadline.left_s(least_s=_LEAST_S)))
         await self._records.settle_ends(last_words.left_s())
+        self._told.tell_all()
         self._release_ended()
         self._releases.release_all()
         await self._steps.cancel()

@@ -112,17 +112,15 @@ class Narrator:
 
     def _tell_trouble(self, last: TaskStatus, before: TaskStatus | None) -> str:
         """Log what went wrong with a task. If nothing did, return how it is; empty: that is no news."""
-        state, failures, deaths = TaskState.UNASSIGNED, 0, 0
+        state, failures = TaskState.UNASSIGNED, 0
         if before is not None and before.run_key == last.run_key:
-            state, failures, deaths = before.state, before.failures, before.spark_deaths
+            state, failures = before.state, before.failures
         moved_on = state is not last.state
         if last.error and (last.failures > failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
             trace = f"\n{last.error.traceback}" if last.error.traceback else ""
             label, times = self._topics.jobs.label(last.task), _how_often(last)
             log.error("Task %s failed%s: %s%s%s", label, times, last.error.message, again, trace)
-        elif last.error and last.spark_deaths > deaths:
-            log.warning("Task %s is to run again: %s", self._topics.jobs.label(last.task), last.error.line)
         elif last.error and conflicts_since(last, before):
             log.info("Task %s: %s", self._topics.jobs.label(last.task), last.error.line)
         elif moved_on and last.state in _TOLD:

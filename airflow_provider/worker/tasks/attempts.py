@@ -12,7 +12,7 @@ from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.admission import admit
 from airflow_provider.worker.tasks.assigned import on_topics, on_topics_waiting
-from airflow_provider.worker.tasks.commands import GiveUpWriting, Inform, LetBegin, WritePlan
+from airflow_provider.worker.tasks.commands import GiveUpWriting, LetBegin, WritePlan
 from airflow_provider.worker.tasks.events import (
     AttemptBegan,
     AttemptConflicted,
@@ -122,7 +122,7 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     told = adopted.status(TaskState.RUNNING, x.settings.worker)
     if last is None or last.state is not TaskState.RUNNING or _who(last) != _who(told):
         x.write(adopted, TaskState.RUNNING)
-        x.do(Inform(message=f"task {run.label} keeps running, and is watched from here"))
+        x.tell_of(run, "keeps running, and is watched from here", "keep running, and are watched from here")
 
 
 def on_found(x: Execution, task: TaskId, event: QueryAdopted) -> None:
@@ -157,15 +157,18 @@ def on_not_started(x: Execution, task: TaskId, event: QueryCleared) -> None:
 
 def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """Nothing is started on a guess."""
-    why = x.failure(f"it waits, because its earlier query may still be running (see cospark jobs orphans): {event.why}")
+    waits = "because its earlier query may still be running (see cospark jobs orphans)"
+    why = x.failure(f"it waits, {waits}: {event.why}")
     run = x.runs[task]
     x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed, so the error is not kept in the run
-    x.warn(f"task {run.label}: {why.message}")
+    wait = "because their earlier queries may still be running (see cospark jobs orphans)"
+    x.warn_of(run, f"waits, {waits}", f"wait, {wait}", x.settings.mask(event.why))
 
 
 def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """The task was told to stop, and it is not known whether it has stopped."""
-    x.warn(f"task {x.runs[task].label} was told to stop, and may still be running: {event.why}")
+    may = "told to stop, and may still be running"
+    x.warn_of(x.runs[task], f"was {may}", f"were {may}", event.why)
 
 
 def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
@@ -233,7 +236,13 @@ def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
         event.failure.traceback,
     )
     if run.in_conflict_ms(x.wall) >= _LONG_CONFLICT_MS and run.conflicts % _WARN_EACH == 0:
-        x.warn(f"task {run.label}: {why.message}")
+        x.warn_of(
+            run,
+            f"waits for another writer, which has used its checkpoint or table{how_long}",
+            "wait for other writers, which have used their checkpoints or tables for long",
+            x.failure(event.failure.message).line,
+            incident="other writers",
+        )
     x.wait_for_next(replaced(run, error=why), conflict_pause_ms(run.conflicts))
 
 
@@ -250,6 +259,9 @@ def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
         x.close(run, TaskState.FAILED)
     else:
         x.wait_for_next(run, 0)
+        x.warn_of(
+            run, "is to run again", "are to run again", event.failure.line, incident=f"end of Spark {event.spark}"
+        )
 
 
 def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
@@ -260,7 +272,7 @@ def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
         _try_again(x, _failed_here(x, run, x.failure(message, traceback)))
         return
     why = x.failure(f"a known fault of Spark, which passes: {message}", traceback)
-    x.warn(f"task {run.label} is to run again: {why.line}")
+    x.warn_of(run, "is to run again", "are to run again", why.line)
     x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), error=why), pause_ms)
 
 
@@ -390,5 +402,9 @@ def on_given_up(x: Execution, task: TaskId, _event: TimerFired) -> None:
     run = x.runs[task]
     x.do(GiveUpWriting(task=task))
     x.write_stopped(run, ended_at_ms=x.wall)
-    x.warn(f"task {run.label} has ended, but its last record could not be written: it will run again")
+    x.warn_of(
+        run,
+        "has ended, but its last record could not be written: it will run again",
+        "have ended, but their last records could not be written: they will run again",
+    )
     x.release_stopped(task)

@@ -173,3 +173,29 @@ class Warn(Command):
     """Write a warning to the worker's log."""
 
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellOfTask(Command):
+    """Write to the worker's log what has happened to this task. It may happen to many tasks at once, because they share
+    a Spark, a server or a broker, so one line tells it of all of them.
+
+    :param label: the task
+    :param one: what is said of it: "is stalled"
+    :param many: the same of several: "are stalled"
+    :param why: may be another one for each of them; empty: nothing more is to be said
+    :param incident: what they have in common, if that is more than ``one``
+    :param warns: whether it is a warning
+    """
+
+    label: str
+    one: str
+    many: str
+    why: str = ""
+    incident: str = ""
+    warns: bool = True
+
+    @property
+    def message(self) -> str:
+        """Of this task alone."""
+        return f"task {self.label} {self.one}{f': {self.why}' if self.why else ''}"

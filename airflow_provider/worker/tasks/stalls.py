@@ -31,10 +31,8 @@ def on_timer(x: Execution, task: TaskId, event: TimerFired) -> None:
     assert since_ms is not None
     expected_ms = run.liveness.patience_ms(run.work.definition.stall_after_ms)
     far = f"; its last batch: {run.progress.in_words()}" if isinstance(run.progress, StreamProgress) else ""
-    x.warn(
-        f"task {run.label} is stalled: no batch has ended for {span(x.wall - since_ms)}, and {span(expected_ms)} were"
-        f" expected at most{far}"
-    )
+    why = f"no batch has ended for {span(x.wall - since_ms)}, and {span(expected_ms)} were expected at most{far}"
+    x.warn_of(run, "is stalled", "are stalled", why)
 
 
 def on_moved(x: Execution, task: TaskId, _event: StreamMoved) -> None:
@@ -64,4 +62,4 @@ def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
 
 def _say_that_it_moves_again(x: Execution, run: TaskRun) -> None:
     x.write(run, TaskState.RUNNING)
-    x.do(Inform(message=f"task {run.label} is no longer stalled"))
+    x.tell_of(run, "is no longer stalled", "are no longer stalled")

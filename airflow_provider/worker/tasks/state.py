@@ -26,6 +26,7 @@ from airflow_provider.worker.tasks.commands import (
     ReleaseStopped,
     StopAttempts,
     StopWatching,
+    TellOfTask,
     Warn,
     Watch,
     WriteEnd,
@@ -320,6 +321,16 @@ class Execution:
 
     def warn(self, message: str) -> None:
         self.do(Warn(message=message))
+
+    def warn_of(self, run: TaskRun, one: str, many: str, why: str = "", *, incident: str = "") -> None:
+        """Warn once of what has happened to this task, and perhaps to others
+        (:class:`~airflow_provider.worker.tasks.commands.TellOfTask`).
+        """
+        self.do(TellOfTask(label=run.label, one=one, many=many, why=why, incident=incident))
+
+    def tell_of(self, run: TaskRun, one: str, many: str) -> None:
+        """The same without a warning."""
+        self.do(TellOfTask(label=run.label, one=one, many=many, warns=False))
 
     def failure(self, message: str, traceback: str = "") -> TaskFailure:
         mask = self.settings.mask

@@ -43,6 +43,7 @@ from airflow_provider.spark.runners.attached_tasks.worker_logging import WorkerL
 from airflow_provider.spark.runners.no_session import NoSession
 from airflow_provider.spark.runners.threads import in_thread, start_thread
 from airflow_provider.values.deadlines import Deadline
+from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import TaskId, Tasks
 
 log = logging.getLogger(__name__)
@@ -299,7 +300,8 @@ class AttachedRunner:
             lost = [attempt for attempt in mine if not attempt.guard.stopping]
             gone = spark.gone()
             if lost:
-                log.warning("%s; its tasks end: %s", gone, ", ".join(attempt.order.label for attempt in lost))
+                ending = in_short([attempt.order.label for attempt in lost], most=5)
+                log.info("%s; its tasks end: %s", gone, ending)  # a warning comes when they have ended
             ended = frozenset(attempt.order.task for attempt in lost if attempt.lose(gone))
             if ended:
                 self._on_event(SparkEnded(spark=gone.spark, tasks=ended))

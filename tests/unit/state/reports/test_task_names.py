@@ -98,24 +98,6 @@ def test_the_log_of_whoever_waits_has_it() -> None:
     assert standing.in_words(5_000) == "0 of 3 finished, 1 running (longest: a:0 (orders), 5 s), 0 failed"
 
 
-async def test_a_workers_log_tells_which_tasks_the_end_of_spark_has_interrupted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    topics = MemoryTopics()
-    runs = replace(FAILED, state=TaskState.RUNNING, error=None, failures=0)
-    why = TaskFailure(message="Spark has ended once while this task ran")
-    await topics.submit(JOB)
-    await topics.publish_plan(PLAN)
-    await topics.publish_task(runs)
-    narrator = Narrator(topics, W1, Epoch(0))
-    with caplog.at_level(logging.INFO, "airflow_provider.worker.reporting.narrator"):
-        for deaths in (1, 1):
-            lost = replace(runs, state=TaskState.PENDING, attempt=2, spark_deaths=deaths, error=why)
-            await topics.publish_task(lost)
-            narrator.tell()
-    assert caplog.messages == ["Task a:0 (orders) is to run again: Spark has ended once while this task ran"]
-
-
 def test_an_error_of_several_lines_is_told_in_one() -> None:
     error = TaskFailure(message="ZeroDivisionError: division by zero\nby way of PythonException: from the worker:")
     report = JobReport.of("a", JOBS, replace(STATUS, tasks={A0: replace(FAILED, error=error)}))

@@ -252,8 +252,8 @@ def _in_words(command: Command) -> str:
             return f"finished {_named(tasks)}"
         case commands.GiveUpWriting(task=task):
             return f"give up {task}"
-        case commands.Inform(message=message) | commands.Warn(message=message):
-            return message
+        case commands.Inform() | commands.Warn() | commands.TellOfTask():
+            return command.message
     raise AssertionError(command)
 
 

@@ -8,7 +8,7 @@ from execution_script import A0, OTHER, Script, words, written
 
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch
-from airflow_provider.worker.tasks.commands import ArmTimer, Inform, StartAttempt, Warn
+from airflow_provider.worker.tasks.commands import ArmTimer, Inform, StartAttempt, TellOfTask
 from airflow_provider.worker.tasks.events import WarmUpConflicted
 from airflow_provider.worker.tasks.runs.learners import LearnerState
 from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, doubling_ms
@@ -43,7 +43,7 @@ def conflicts(script: Script, number: int) -> list[str]:
     warned = []
     for _ in range(number):
         script.begin(A0)
-        warned += [command.message for command in script.conflict(A0) if isinstance(command, Warn)]
+        warned += [command.message for command in script.conflict(A0) if isinstance(command, TellOfTask)]
         assert any(isinstance(command, StartAttempt) for command in script.wait(60_000))
     return warned
 
@@ -53,7 +53,7 @@ def test_a_conflict_that_lasts_is_warned_of_now_and_then_and_never_fails_the_tas
     script.give(A0)
     assert conflicts(script, 11) == []
     warned = conflicts(script, 20)
-    assert warned == [f"task a:0: {RACE} for {minutes} min: race" for minutes in (19, 29)]
+    assert warned == [f"task a:0 {RACE.removeprefix('it ')} for {minutes} min: race" for minutes in (19, 29)]
 
 
 def test_the_tasks_next_worker_waits_on_and_counts_on() -> None:

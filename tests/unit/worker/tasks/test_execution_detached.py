@@ -189,7 +189,7 @@ def test_a_triggerer_asks_for_a_process_to_restart_a_lost_query() -> None:
     runs_elsewhere(script, A0).give(A0, epoch=2)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
     lost = script.feed(SparkLost, task=A0, spark=-1, failure=TaskFailure.of("it was restarted"))
-    assert words(lost) == ["write a:0 pending"]
+    assert words(lost) == ["write a:0 pending", "task a:0 is to run again: it was restarted"]
     assert written(lost, TaskState.PENDING).handle is None, "the query no longer runs"
     assert not script.execution.done(script.now), "Spark is given a moment"
     script.wait(1_000)

@@ -6,7 +6,7 @@ from execution_script import A0, A1, Script, words, written
 
 from airflow_provider.state.records import TaskFailure, TaskState
 from airflow_provider.values.model import TaskId
-from airflow_provider.worker.tasks.commands import ArmTimer, Command, Warn
+from airflow_provider.worker.tasks.commands import ArmTimer, Command, TellOfTask
 from airflow_provider.worker.tasks.events import SparkFaltered
 
 NULL = TaskFailure.of("Spark has null metrics")
@@ -42,7 +42,7 @@ def test_it_is_tried_again_soon_and_uses_no_retry() -> None:
 def test_its_worker_says_why_it_runs_again() -> None:
     script = Script(retries=0).running(A0)
     done = script.feed(SparkFaltered, task=A0, failure=TaskFailure.of("no metrics\nby way of Java", "a traceback"))
-    assert [command.message for command in done if isinstance(command, Warn)] == [
+    assert [command.message for command in done if isinstance(command, TellOfTask)] == [
         "task a:0 is to run again: a known fault of Spark, which passes: no metrics; by way of Java"
     ]
 

@@ -159,7 +159,8 @@ def test_spark_that_ends_is_waited_for_and_no_failure() -> None:
     script = Script(retries=0).running(A0)
     script.give(A1)
     gone = TaskFailure.of("exit code -9")
-    assert words(script.feed(SparkLost, task=A0, spark=1, failure=gone)) == ["write a:0 pending"]
+    lost = words(script.feed(SparkLost, task=A0, spark=1, failure=gone))
+    assert lost == ["write a:0 pending", "task a:0 is to run again: exit code -9"]
     assert words(script.feed(SparkLost, task=A1, spark=1, failure=gone)) == [], "it had not begun"
     assert words(script.wait(999)) == []
     assert words(script.wait(1)) == ["start a:0 #2", "start a:1 #1"]

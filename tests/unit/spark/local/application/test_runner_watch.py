@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import socket
 import subprocess
@@ -174,6 +175,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 async def test_a_task_that_does_not_notice_that_its_spark_has_ended_is_told(
     watched: Any, fenced: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     async with watched(fenced=fenced) as bench:
         bench.sight = Sight.ENDED
         await eventually(lambda: len(bench.events) == 3)
@@ -181,11 +183,13 @@ async def test_a_task_that_does_not_notice_that_its_spark_has_ended_is_told(
         assert isinstance(last, SparkLost)
         assert (last.spark, last.error) == (3, "this worker's Spark has ended: killed")
         assert "this worker's Spark has ended: killed; its tasks end: deaf:0" in caplog.text
+    assert all(record.levelno < logging.WARNING for record in caplog.records), "its worker warns once of all that ended"
 
 
 async def test_the_end_of_spark_is_told_once_however_long_its_tasks_take_to_end(
     watched: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     async with watched(slow=True) as bench:
         bench.sight = Sight.ENDED
         await bench.looked()

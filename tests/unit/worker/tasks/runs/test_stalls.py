@@ -32,6 +32,7 @@ from airflow_provider.state.views.task_progress.progress import job_progress
 from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.ui.views.tasks import found_tasks
 from airflow_provider.values.model import Epoch
+from airflow_provider.worker.hands.told_together import TELL_AFTER_MS
 from airflow_provider.worker.tasks.runs.last_record import first_run, taken_over
 from airflow_provider.worker.tasks.runs.liveness import LEAST_PATIENCE_MS, Liveness
 
@@ -109,6 +110,7 @@ async def test_a_stream_that_does_not_move_is_stalled_until_it_does(caplog: pyte
         began_ms = wall_ms() - LEAST_PATIENCE_MS + 1_000
         await time_passes(2)
         assert shown(worker) is TaskState.STALLED
+        await time_passes(TELL_AFTER_MS / 1000)
         assert worker.told(A0).stalled_since_ms == pytest.approx(began_ms, abs=1_000)
         assert worker.state(A0) is TaskState.RUNNING, "what is stalled runs, for workers of all releases"
         assert "task a:0 is stalled: no batch has ended for 10 min, and 10 min were expected at most" in caplog.text
@@ -116,6 +118,7 @@ async def test_a_stream_that_does_not_move_is_stalled_until_it_does(caplog: pyte
         assert caplog.text.count("is stalled") == 1
         worker.runner.progress(A0, QueryProgress(batch=8, rows_per_second=1.0, batch_ms=2_000))
         await eventually(lambda: shown(worker) is TaskState.RUNNING)
+        await time_passes(TELL_AFTER_MS / 1000)
         assert "task a:0 is no longer stalled" in caplog.messages
         await time_passes(LEAST_PATIENCE_MS / 1000 + 1)
         assert shown(worker) is TaskState.STALLED, "again"
