@@ -94,6 +94,7 @@ class DetachedQueries:
         self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
         self._doubted: set[TaskId] = set()
         self._losses = 0
+        self._refusals: dict[ConnectServer, str] = {}
 
     @property
     def condition(self) -> str:
@@ -225,13 +226,17 @@ class DetachedQueries:
 
     async def _end(self, handle: QueryHandle, then: Callable[[], None], still: Callable[[], bool]) -> None:
         def refused(why: str) -> None:
-            log.warning("Could not end a query that has no owner, on %s: %s; trying again", handle.server, why)
+            """Say each reason of a server once, not for each query and each call."""
+            if self._refusals.get(handle.server) != why:
+                self._refusals[handle.server] = why
+                log.warning("Could not end queries that have no owner, on %s: %s; trying again", handle.server, why)
 
         async def stop() -> None:
             if still():
                 await self._stop_there(handle)
 
         await self._until_answered(handle, stop, refused)
+        self._refusals.pop(handle.server, None)
         del self._ending[handle]
         if still():
             then()

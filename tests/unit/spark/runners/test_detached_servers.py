@@ -42,6 +42,21 @@ async def test_an_orphan_that_is_to_run_again_is_not_ended() -> None:
     assert bench.mine.stopped == []
 
 
+@pytest.mark.turned_clock
+async def test_that_a_server_ends_no_orphans_is_said_once_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.away = True
+    ended: list[int] = []
+    for number in range(100):
+        orphan = replace(STARTED, session_id=f"session {number}")
+        bench.queries.end(orphan.to_json(), lambda: ended.append(1), still=lambda: True)
+    await asyncio.sleep(600)
+    (line,) = caplog.messages
+    assert line.startswith("Could not end queries that have no owner, on ")
+    bench.mine.away = False
+    await eventually(lambda: len(ended) == 100)
+
+
 async def test_a_query_without_a_known_run_id_is_searched_for() -> None:
     bench = Bench()
     bench.runs = STARTED
