@@ -133,6 +133,17 @@ def test_in_words() -> None:
     ]
 
 
+def test_a_line_of_a_task_has_its_name() -> None:
+    plan = PlanRecord.of(JOB, [{"name": "orders"}, {"checkpoint_key": "items"}, {}], planned_by=W1, at_ms=0)
+    lines = as_lines(describe(coordinator("w1", "w2"), replace(JOBS, plans={"a": plan}), BUSY), tasks=True)
+    assert lines[-4:] == [
+        "  task a:planner: finished at w1, attempt 1",
+        "  task a:0 (orders): running at w1, attempt 1",
+        "  task a:1 (items): pending at w1, attempt 1",
+        "  task a:2: failed at w2, attempt 1: boom",
+    ]
+
+
 def test_many_tasks_are_counted_and_those_that_failed_named() -> None:
     job = replace(JOB, max_tasks=900)
     plan = PlanRecord.of(job, [{}] * 900, planned_by=W1, at_ms=0)
