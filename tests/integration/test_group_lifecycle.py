@@ -205,7 +205,7 @@ async def test_a_group_is_controlled_and_shown_by_commands(fleet: MakeFleet) -> 
 
         drained = await cospark(group, "workers", "stop", name, "w2", "--wait", str(DEADLINE_S))
         assert drained.status == 0
-        waits_for = r"they leave when these have stopped: etl:\d, etl:\d"
+        waits_for = r"it leaves when these have stopped: etl:\d, etl:\d"
         assert re.fullmatch(rf"asked to stop: w2\n{waits_for}\n", drained.out), drained.out
         assert (await group.ended("w2")) == [0]
 

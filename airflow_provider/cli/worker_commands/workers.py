@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,11 +19,11 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase
+from airflow_provider.state.operations.notes import of_leaving
+from airflow_provider.state.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.state.views.presence import may_be_asked
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.task_progress.shown_tasks import running_tasks, with_tasks
-from airflow_provider.values.in_short import in_short
+from airflow_provider.state.views.task_progress.shown_tasks import with_tasks
 from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.process_identity import still_runs
 
@@ -86,24 +85,10 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
             wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms(), by=by)
             await topics.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
-        if busy := running_tasks(workers, topics.jobs, topics.status):
-            how = "stopped" if args.action == ControlAction.STOP.value else "ended"
-            say(f"they leave when these have {how}: {in_short(busy, most=10)}")
-        if args.action == ControlAction.DRAIN.value:
-            _say_what_does_not_end(workers, topics.status)
+        action, now = ControlAction(args.action), "use `cospark workers stop`"
+        for note in of_leaving(workers, action, topics.jobs, topics.status, stop_now=now):
+            say(note)
         return 0 if args.wait is None else await _wait(args, topics, processes)
-
-
-def _say_what_does_not_end(workers: Sequence[WorkerId], status: StatusSnapshot) -> None:
-    streams = Counter(
-        last.worker
-        for last in status.tasks.values()
-        if last.state is TaskState.RUNNING and last.kind is TaskKind.STREAMING
-    )
-    for worker in workers:
-        if number := streams[worker]:
-            what = "1 stream, and leaves when it has" if number == 1 else f"{number} streams, and leaves when they have"
-            say(f"{worker} runs {what} ended; to have it leave now, use `cospark workers stop`")
 
 
 def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 
-from airflow_provider.state.records import JobDefinition
+from airflow_provider.state.records import ControlAction, JobDefinition, TaskKind, TaskState
 from airflow_provider.state.records.jobs_topic.checkpoint_conf import without_effect
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_watched, present
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.shown_tasks import running_tasks
 from airflow_provider.values.counted import counted
 from airflow_provider.values.in_short import in_short
-from airflow_provider.values.model import TaskId
+from airflow_provider.values.model import TaskId, WorkerId
 
 
 def of_stop(tasks: Iterable[TaskId], jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[str, ...]:
@@ -26,6 +28,29 @@ def of_stop(tasks: Iterable[TaskId], jobs: JobsSnapshot, status: StatusSnapshot)
         said.append(f"waits until {what} {'has' if len(running) == 1 else 'have'} stopped: {in_short(running)}")
     if alone:
         said.append(f"no worker is there to stop what may still run (see cospark jobs orphans): {in_short(alone)}")
+    return tuple(said)
+
+
+def of_leaving(
+    workers: Collection[WorkerId], action: ControlAction, jobs: JobsSnapshot, status: StatusSnapshot, *, stop_now: str
+) -> tuple[str, ...]:
+    """:param stop_now: what to do instead of a drain that a stream keeps from ending"""
+    said = []
+    if busy := running_tasks(workers, jobs, status):
+        who = "it leaves" if len(workers) == 1 else "they leave"
+        how = "stopped" if action is ControlAction.STOP else "ended"
+        said.append(f"{who} when these have {how}: {in_short(busy, most=10)}")
+    if action is ControlAction.DRAIN:
+        streams = Counter(
+            last.worker
+            for last in status.tasks.values()
+            if last.state is TaskState.RUNNING and last.kind is TaskKind.STREAMING
+        )
+        for worker in workers:
+            if number := streams[worker]:
+                have = "it has" if number == 1 else "they have"
+                leaves = f"leaves when {have} ended; to have it leave now, {stop_now}"
+                said.append(f"{worker} runs {counted(number, 'stream')}, and {leaves}")
     return tuple(said)
 
 

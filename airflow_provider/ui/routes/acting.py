@@ -11,6 +11,7 @@ from airflow_provider.integration import one_shot
 from airflow_provider.integration.operator_parameters.parameters import worker_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.state.operations.notes import of_leaving
 from airflow_provider.state.operations.operations import (
     HaltJob,
     Operation,
@@ -159,7 +160,8 @@ def ask_worker(act: AskWorker, visit: Steering) -> Done:
     def ask(settings: KafkaSettings) -> str:
         wish = ControlRecord(worker=WorkerId(act.worker), action=act.action, at_ms=wall_ms(), by=visit.by)
         one_shot.send_control(settings, act.group, wish)
-        return f"worker {act.worker} is asked to {act.action.value}"
+        notes = of_leaving((wish.worker,), act.action, seen.jobs, seen.status, stop_now="stop it")
+        return "; ".join((f"worker {act.worker} is asked to {act.action.value}", *notes))
 
     return done("ask", act, visit, ask)
 

@@ -126,7 +126,7 @@ def test_streams_that_keep_a_draining_worker_are_told_of(cli: Cli, number: int, 
     these = ", ".join(f"clicks:{index}" for index in range(number + 1))
     asked = "asked to drain: w1, w2\nthey leave when these have ended: "
     assert cli("drain", "g", "--all") == (0, f"{asked}{these}\n{told}", "")
-    assert cli("stop", "g", "w1") == (0, f"asked to stop: w1\nthey leave when these have stopped: {these}\n", "")
+    assert cli("stop", "g", "w1") == (0, f"asked to stop: w1\nit leaves when these have stopped: {these}\n", "")
 
 
 def test_who_stands_back_can_be_asked_and_is_waited_for(cli: Cli) -> None:

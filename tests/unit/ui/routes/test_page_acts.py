@@ -21,7 +21,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.state.operations.deciding import decide
 from airflow_provider.state.operations.operations import Operation, Outcome
-from airflow_provider.state.records import ActionEvent, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import ActionEvent, ControlRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.views.slots.scaling import Goal, ScaleDown
 from airflow_provider.state.views.slots.scaling import scale_down as who_is_asked
 from airflow_provider.ui.access.rights import ACTING_HEADER
@@ -51,6 +51,7 @@ class Broker:
     topics: StillTopics
     events: list[ActionEvent] = field(default_factory=list)
     left: list[tuple[WorkerId, str]] = field(default_factory=list)
+    wishes: list[ControlRecord] = field(default_factory=list)
     looked_at: list[int | None] = field(default_factory=list)
 
     def remove_job(
@@ -78,6 +79,10 @@ class Broker:
         self.events += [] if decision.event is None else [decision.event]
         return decision.outcome
 
+    def send_control(self, settings: KafkaSettings, group: str, wish: ControlRecord) -> None:
+        assert group == "etl"
+        self.wishes.append(wish)
+
     def scale_down(self, settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> ScaleDown:
         plan = who_is_asked(goal, self.topics.jobs, self.topics.status)
         self.left += [(worker, by) for worker in plan.asked]
@@ -88,6 +93,7 @@ class Broker:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker(topics())
     monkeypatch.setattr(one_shot, "carry_out", broker.carry_out)
+    monkeypatch.setattr(one_shot, "send_control", broker.send_control)
     monkeypatch.setattr(one_shot, "scale_down", broker.scale_down)
     monkeypatch.setattr(one_shot, "remove_job", broker.remove_job)
     monkeypatch.setattr(one_shot, "retry_failed", broker.retry_failed)
@@ -205,6 +211,29 @@ def test_a_group_that_can_not_get_so_small(page: Page, broker: Broker, workers: 
     assert (status, broker.left) == (409, [])
     assert words.startswith("group 'etl': ")
     assert why in words
+
+
+@pytest.mark.parametrize(
+    ("action", "worker", "words"),
+    [
+        ("drain", "w1", "; it leaves when these have ended: job:0"),
+        ("stop", "w1", "; it leaves when these have stopped: job:0"),
+        ("drain", "w2", ""),
+    ],
+)
+def test_a_worker_is_asked_to_leave_and_what_it_waits_for_is_told(
+    page: Page, broker: Broker, action: str, worker: str, words: str
+) -> None:
+    asked = f"worker {worker} is asked to {action}"
+    assert do(page, "ask", **GROUP, worker=worker, action=action) == (200, asked + words)
+    assert [(wish.worker, wish.action.value, wish.by) for wish in broker.wishes] == [(worker, action, "ann")]
+
+
+def test_what_keeps_a_worker_that_drains_for_ever_is_told_with_a_way_out(page: Page, broker: Broker) -> None:
+    tasks = {task: replace(last, kind=TaskKind.STREAMING) for task, last in broker.topics.status.tasks.items()}
+    broker.topics.status = replace(broker.topics.status, tasks=tasks)
+    _, words = do(page, "ask", **GROUP, worker="w1", action="drain")
+    assert words.endswith("; w1 runs 1 stream, and leaves when it has ended; to have it leave now, stop it")
 
 
 def test_a_group_rebalances_when_it_is_asked_to(page: Page, broker: Broker) -> None:
