@@ -7,18 +7,57 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
+from typing import Final, get_args
 
 from airflow_provider.group.classic.member import member
 from airflow_provider.group.classic.member.state import Phase
+from airflow_provider.spark.attempts.blame import (
+    Blame,
+    NobodyToBlame,
+    SparkToBlame,
+    TaskToBlame,
+    WorkerToBlame,
+    WriterToBlame,
+)
 from airflow_provider.worker.tasks import learning, machine
 from airflow_provider.worker.tasks.runs.learners import LearnerState
 from airflow_provider.worker.tasks.runs.run_state import RunState
 
 _DOCS = Path(__file__).parent
 _PLACE = re.compile(r"(<!-- made by docs/make_diagrams.py from (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_BLAMED: Final[Mapping[type, tuple[str, str, str]]] = {
+    TaskToBlame: (
+        "its code raised an error,<br/>or its time limit is over",
+        "the task",
+        "it uses a retry, after a pause,<br/>elsewhere if a better worker is there",
+    ),
+    WorkerToBlame: (
+        "Spark does not start<br/>on this worker",
+        "the worker",
+        "the worker stands back,<br/>and others run its tasks",
+    ),
+    SparkToBlame: (
+        "its Spark, server or process<br/>has ended",
+        "unknown: each that ran there<br/>is a suspect",
+        "all run again; who was there too often<br/>is tried in growing batches",
+    ),
+    WriterToBlame: (
+        "another writer uses<br/>its checkpoint or table",
+        "nobody,<br/>or an earlier attempt",
+        "it waits for the other writer,<br/>as often as it takes",
+    ),
+    NobodyToBlame: ("a known fault of Spark<br/>ended it", "nobody", "it is tried again<br/>within seconds"),
+}
+"""An attempt ends, because; to blame; then."""
+_FAILS: Final[Mapping[type, str]] = {
+    TaskToBlame: "no retry is left",
+    SparkToBlame: "alone on trial<br/>when it ends again",
+    NobodyToBlame: "more than ten<br/>in a row",
+}
+"""When the task fails for good after all."""
 _Edge = tuple[Enum | None, str, Enum | None]
 
 
@@ -55,6 +94,20 @@ def learner_states() -> str:
     )
 
 
+def blame() -> str:
+    """Who is to blame for the end of an attempt, and what follows."""
+    lines = ["flowchart LR", '    ends(["an attempt ends"])', '    fails(["the task fails for good"])']
+    for kind in get_args(Blame):
+        because, to_blame, then = _BLAMED[kind]
+        name = kind.__name__.removesuffix("ToBlame").lower()
+        lines.append(f'    ends -- because --> {name}_ends["{because}"]')
+        lines.append(f'    {name}_ends -- to blame --> {name}_blamed{{{{"{to_blame}"}}}}')
+        lines.append(f'    {name}_blamed -- then --> {name}_then["{then}"]')
+        if kind in _FAILS:
+            lines.append(f'    {name}_then -- "{_FAILS[kind]}" --> fails')
+    return "\n".join(lines) + "\n"
+
+
 def _states(order: list[Enum], edges: Iterable[_Edge]) -> str:
     """Events that keep a state are left out."""
     events: defaultdict[tuple[Enum | None, Enum | None], list[str]] = defaultdict(list)
@@ -81,8 +134,9 @@ _DIAGRAMS: dict[str, Callable[[], str]] = {
     "group/classic/member/member.py": member_states,
     "worker/tasks/machine.py": task_states,
     "worker/tasks/learning.py": learner_states,
+    "spark/attempts/blame.py": blame,
 }
-PAGES = (_DOCS / "protocol.md", _DOCS / "architecture.md")
+PAGES = (_DOCS / "protocol.md", _DOCS / "architecture.md", _DOCS / "job-authors.md")
 
 
 def main() -> None:
