@@ -146,6 +146,8 @@ def _wrong(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
             failed = progress.counts.get(TaskState.FAILED, 0)
             what = {0: "its planner has failed", 1: "1 task has failed"}.get(failed, f"{failed} tasks have failed")
             yield f"job {name}: {what}"
+        if progress.failing:
+            yield f"job {name}: {progress.failing_in_words}"
     for worker, why in stands_back(status).items():
         yield f"worker {worker} stands back: {why}"
     for worker in sorted(present(status)):

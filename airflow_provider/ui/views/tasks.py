@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from airflow_provider.state.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
-from airflow_provider.state.records.status_topic.failing import standing_error
+from airflow_provider.state.records.status_topic.failing import keeps_failing, standing_error
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -210,7 +210,9 @@ def task_line(found: FoundTask, status: StatusSnapshot) -> TaskLine:
 
 def _error_of(last: TaskStatus | None) -> str:
     error = None if last is None or last.state is TaskState.FINISHED else standing_error(last)
-    return "" if error is None else error.line
+    if last is None or error is None:
+        return ""
+    return f"failed {last.counted_failures} times in a row: {error.line}" if keeps_failing(last) else error.line
 
 
 def _filter_of(query: TaskQuery) -> Callable[[FoundTask], bool]:

@@ -20,17 +20,19 @@ from airflow_provider.state.records import (
     TaskStatus,
     WorkerStatus,
 )
-from airflow_provider.state.records.status_topic.failing import standing_error
+from airflow_provider.state.records.status_topic.failing import keeps_failing, standing_error
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.shown_tasks import halted_as, shown_state
 from airflow_provider.state.views.task_progress.task_places import Statuses, status_of, tasks_of, where_all_are
+from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
 
 _MOST_ERRORS: Final = 20
 """If one table is missing, two thousand tasks may fail with the same error."""
+_HALTED: Final = (TaskState.PAUSED, TaskState.STOPPED)
 
 
 def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
@@ -97,7 +99,8 @@ class JobProgress:
     :param counts: how many tasks are in each state; states without tasks are left out
     :param errors: why tasks (and the planner) failed last, of those that failed for good or wait for another attempt
     :param earlier: those of them that have been started again since, or are to be
-    :param names: what the plan calls them, as far as it does
+    :param failing: what fails again and again and is tried again: how often in a row it has failed
+    :param names: what the plan calls those with errors, as far as it does
     """
 
     job: str
@@ -109,6 +112,7 @@ class JobProgress:
     counts: Mapping[TaskState, int]
     errors: Mapping[TaskId, TaskFailure]
     earlier: Tasks = NO_TASKS
+    failing: Mapping[TaskId, int] = field(default_factory=dict)
     names: Mapping[TaskId, str] = field(default_factory=dict)
 
     @property
@@ -117,15 +121,28 @@ class JobProgress:
         return ", ".join(f"{count} {state.value}" for state, count in self.counts.items())
 
     def errors_in_words(self, *, most: int = _MOST_ERRORS) -> list[str]:
-        """A line for each of the first errors, the final ones before others, and one for how many more there are."""
-        tasks = sorted(self.errors, key=lambda task: (task in self.earlier, task))
+        """A line for each of the first errors, the final ones before others and those of what fails again and again
+        before those that may be momentary, and one for how many more there are.
+        """
+        tasks = sorted(self.errors, key=lambda task: (task in self.earlier, task not in self.failing, task))
         lines = [f"{self._whose(task)}: {self.errors[task].line}" for task in tasks[:most]]
         more = len(tasks) - most
         return [*lines, f"and {more} more {'error' if more == 1 else 'errors'}"] if more > 0 else lines
 
     def _whose(self, task: TaskId) -> str:
         label = labelled(task, self.names.get(task, ""))
+        if task in self.failing:
+            return f"{label}, failed {self.failing[task]} times in a row"
         return f"{label}, an earlier attempt failed" if task in self.earlier else label
+
+    @property
+    def failing_in_words(self) -> str:
+        """What fails again and again, and is tried again; empty: nothing."""
+        if not self.failing:
+            return ""
+        tasks = [labelled(task, self.names.get(task, "")) for task in sorted(self.failing)]
+        fails = "fails" if len(tasks) == 1 else "fail"
+        return f"{in_short(tasks)} {fails} again and again, and {'is' if len(tasks) == 1 else 'are'} tried again"
 
     @property
     def failures_in_words(self) -> str:
@@ -163,9 +180,15 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
     earlier = {task for task in errors if planner is not None and planner.state is not TaskState.FAILED}
     halted, there = halted_as(job, jobs), present(status)
+    failing = {}
+    if planner is not None and keeps_failing(planner) and halted is None:
+        failing[planner.task] = planner.counted_failures
     for found in where_all_are(job, jobs, status):
         last = found.last
-        counts[shown_state(found.state, last, None if found.halted else halted, status, there)] += 1
+        state = shown_state(found.state, last, None if found.halted else halted, status, there)
+        counts[state] += 1
+        if last and keeps_failing(last) and state not in _HALTED:
+            failing[found.task] = last.counted_failures
         error = standing_error(last) if last else None
         if last and error and last.state is not TaskState.FINISHED:
             errors[found.task] = error
@@ -190,7 +213,8 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
         counts={state: counts[state] for state in TaskState if counts[state]},
         errors=errors,
         earlier=frozenset(earlier),
-        names={task: name for task in errors if (name := jobs.name_of(task))},
+        failing=failing,
+        names={task: name for task in {**errors, **failing} if (name := jobs.name_of(task))},
     )
 
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 from group_records import record_of
+from rich.console import Console
 
+from airflow_provider.cli.group_commands.status import render
 from airflow_provider.state.operations.deciding import decide
 from airflow_provider.state.operations.operations import AlterJob, HaltJob, StopTasks
 from airflow_provider.state.operations.words import outcome_in_words
@@ -31,7 +33,9 @@ from airflow_provider.state.views.placed import Placed
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import JobState, job_progress
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
-from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.ui.views.groups import group_in_short
+from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
+from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
 W1 = WorkerId("w1")
 E0, E1 = TaskId("etl", 0), TaskId("etl", 1)
@@ -108,6 +112,61 @@ def test_an_error_is_not_told_of_a_stream_that_has_run_well_since() -> None:
     assert errors(well) == (False, False, False)
     assert errors(replace(well, stalled_since_ms=11 * MINUTE_MS)) == (True, True, True)
     assert errors(replace(well, state=TaskState.PENDING)) == (True, True, True)
+
+
+# ---- what fails again and again
+
+
+def seen(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[bool, tuple[str, ...], str]:
+    """Whether it is on the page of `cospark status`; what the page says of the group, and of the task."""
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(render("g", jobs, status, wall_ms=0))
+    wrong = group_in_short("g", jobs, status, now_ms=0).wrong
+    (line,) = [line for line in task_page(found_tasks(jobs, status), TaskQuery(), status).lines if line.index == 0]
+    return "etl:0 (orders), failed 5 times in a row: boom" in shown.get(), wrong, line.error
+
+
+def test_a_stream_that_fails_again_and_again_is_shown_as_such() -> None:
+    boom = TaskFailure.of("boom")
+    fails = task(E0, TaskState.PENDING, attempt=6, failures=5, error=boom)
+    alarm = "job etl: etl:0 (orders) fails again and again, and is tried again"
+    assert seen(jobs_of(STREAMS), status_of(fails)) == (True, (alarm,), "failed 5 times in a row: boom")
+    assert seen(jobs_of(STREAMS), status_of(replace(fails, state=TaskState.RUNNING)))[1] == (alarm,)
+    momentary = replace(fails, failures=4)
+    assert seen(jobs_of(STREAMS), status_of(momentary)) == (False, (), "boom")
+    assert seen(jobs_of(STREAMS), status_of(replace(fails, forgiven=1))) == (False, (), "boom")
+    assert seen(jobs_of(STREAMS, Halt.PAUSED), status_of(fails))[1] == (), "nobody tries it again"
+    both = status_of(fails, task(E1, TaskState.RUNNING, failures=9, error=boom))
+    many = "job etl: etl:0 (orders), etl:1 (items) fail again and again, and are tried again"
+    assert group_in_short("g", jobs_of(STREAMS), both, now_ms=0).wrong == (many,)
+
+
+def test_a_planner_that_fails_again_and_again_is_shown_too() -> None:
+    job = replace(STREAMS, replan_interval_ms=MINUTE_MS)
+    planner = TaskStatus(
+        task=planner_of("etl"),
+        state=TaskState.PENDING,
+        epoch=Epoch(1),
+        worker=W1,
+        fingerprint=job.fingerprint,
+        failures=5,
+        error=TaskFailure.of("boom"),
+    )
+    alarm = "job etl: etl:planner fails again and again, and is tried again"
+    assert group_in_short("g", jobs_of(job), status_of(planner), now_ms=0).wrong == (alarm,)
+
+
+def test_what_fails_again_and_again_is_told_before_what_may_be_momentary() -> None:
+    boom = TaskFailure.of("boom")
+    status = status_of(
+        task(E0, TaskState.RUNNING, failures=1, error=boom), task(E1, TaskState.RUNNING, failures=5, error=boom)
+    )
+    progress = job_progress("etl", jobs_of(STREAMS), status)
+    assert progress is not None
+    first, second = progress.errors_in_words()
+    assert first == "etl:1 (items), failed 5 times in a row: boom"
+    assert second == "etl:0 (orders), an earlier attempt failed: boom"
 
 
 # ---- what is waited for
