@@ -83,8 +83,8 @@ class GroupAccess(BaseHook):
         return None if seen is None else read(seen.jobs, seen.status)
 
     def wait_for(self, group: str, read: Read[T], *, timeout_s: float | None = None) -> T:
-        """Wait until ``read``, called with the group's topics, returns something, and return that. Also waits until the
-        topics exist.
+        """Wait until ``read``, called with the group's topics and the coordinator's word on who is left, returns
+        something, and return that. Also waits until the topics exist.
 
         :param timeout_s: how long to wait, also for a broker that is away, in seconds; None: without limit
         :raises PassingError: if it has not returned anything in time
@@ -105,9 +105,11 @@ class GroupAccess(BaseHook):
 
         async def wait(settings: KafkaSettings) -> T:
             from airflow_provider.group.live.shared import watched_topics
+            from airflow_provider.integration.memberships.group_now import group_now
 
-            async with watched_topics(settings, group, timeout_s=left_s()) as topics:
-                await topics.wait_for(holds, timeout_s=left_s())
+            watched = watched_topics(settings, group, timeout_s=left_s())
+            async with watched as topics, group_now(settings, group, topics) as now:
+                await topics.wait_for(holds, timeout_s=left_s(), seen=now)
                 return made[0]
 
         who = f"The wait for group {group}"

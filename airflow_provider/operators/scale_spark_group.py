@@ -201,7 +201,7 @@ class ScaleSparkGroupOperator(GroupTask):
         asked = LeaveCondition(workers=tuple(plan.get("asked", ())))
 
         def look() -> dict[str, Any]:
-            return {**plan, **(hook.look(group, asked.report) or {})}
+            return {**plan, **(hook.look_now(group, asked.report) or {})}
 
         leave_present_report(self, context, look)
         late = "" if self.timeout is None else f" (timeout: {self.timeout})"

@@ -298,7 +298,7 @@ class SparkJobOperator(GroupTask):
             return hook.wait_for(group, look, timeout_s=self._limit.total_seconds())
         answer = None
         with suppress(PassingError):  # the triggerer waits for a broker that is away, too
-            answer = hook.look(group, look)
+            answer = hook.look_now(group, look)
         if answer is None:
             self.defer(
                 trigger=GroupTrigger(
@@ -325,7 +325,7 @@ class SparkJobOperator(GroupTask):
         waiting, alone = workers_after(self), None
         if waiting:
             with suppress(PassingError):
-                alone = hook.look(group, lambda _, status: nobody(status))
+                alone = hook.look_now(group, lambda _, status: nobody(status))
         if alone:
             raise AirflowFailException(
                 f"wait_for_completion: group {group} has no workers ({alone}), and those of this DAG never start,"
@@ -357,14 +357,14 @@ class SparkJobOperator(GroupTask):
         hook, group, job = SparkGroupHook(self.kafka_conn_id), group_name(self.group), job_name(self.job)
 
         def look() -> dict[str, Any] | None:
-            report = hook.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
+            report = hook.look_now(group, lambda jobs, status: JobReport.of(job, jobs, status))
             return None if report is None else report.to_json()
 
         leave_present_report(self, context, look)
 
     def _summary(self, hook: SparkGroupHook, group: str, job: str, *, changed: bool) -> dict[str, Any]:
         report = waited_out(
-            lambda: hook.look(group, lambda jobs, status: (JobReport.of(job, jobs, status), group_link(status))),
+            lambda: hook.look_now(group, lambda jobs, status: (JobReport.of(job, jobs, status), group_link(status))),
             f"The report of job {job}",
         )
         if report is None or report[0] is None:

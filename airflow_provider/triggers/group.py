@@ -14,12 +14,12 @@ from airflow_provider.integration.airflow_api.airflow_names import AirflowFailEx
 from airflow_provider.integration.airflow_metadata.storable import storable, storing_failures
 from airflow_provider.integration.linking import following_leader, link_of_trigger
 from airflow_provider.integration.links import group_link
+from airflow_provider.integration.memberships.group_now import group_now
 from airflow_provider.integration.task_failures.patience import patiently
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import LastingError
 from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
-from airflow_provider.triggers.group_now import group_now
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.watching import answer_to

@@ -15,9 +15,9 @@ from airflow_provider.kafka.event_loops.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.triggers.conditions import Answer, Condition
 
 if TYPE_CHECKING:
+    from airflow_provider.integration.memberships.group_now import GroupNow
     from airflow_provider.state.views.jobs_view import JobsSnapshot
     from airflow_provider.state.views.status_view import StatusSnapshot
-    from airflow_provider.triggers.group_now import GroupNow
 
 
 class _Watch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider.cli.shared.terminal import complain
-from airflow_provider.integration.memberships.deserted import is_deserted
+from airflow_provider.integration.memberships.deserted import has_members
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -13,7 +13,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 async def seems_deserted(group: str, settings: KafkaSettings) -> bool:
     """:raises TransportError: if no broker answers"""
     try:
-        return await is_deserted(group, settings)
+        return await has_members(group, settings) is False
     except TopicError as wrong:
         complain(f"cospark groups: declarative groups may be missing or incomplete: {wrong}")
         return True

@@ -23,6 +23,7 @@ from airflow_provider.kafka.topics.feeds.feed import GroupFeed
 from airflow_provider.kafka.topics.feeds.timeline_feed import TimelineFeed
 from airflow_provider.kafka.topics.rights import WATCHER, Needs, Operation
 from airflow_provider.state.records import TopicNames
+from airflow_provider.state.views.group_view import ChangingView
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.topic_view import About
@@ -240,15 +241,23 @@ class FollowedTopics:
                     raise
 
     async def wait_for(
-        self, predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None
+        self,
+        predicate: Callable[[JobsSnapshot, StatusSnapshot], bool],
+        *,
+        timeout_s: float | None = None,
+        seen: ChangingView | None = None,
     ) -> None:
         """Wait until ``predicate`` holds. It is called now, and after each change.
 
+        :param seen: these topics as somebody sees them who knows more than what they say
         :raises TopicTimeoutError: if it does not hold in time, although the broker can be reached
         :raises BrokerAwayError: if it does not hold in time, and no broker can be reached
         :raises TopicError: if a topic can't be read
         """
-        await self._wait(lambda: predicate(self.jobs, self.status), timeout_s=timeout_s, waiting_for="a change")
+        view = seen or self
+        await self._wait(
+            lambda: predicate(view.jobs, view.status), timeout_s=timeout_s, waiting_for="a change", seen=view
+        )
 
     def subscribe(self, listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:
         """Call ``listener`` in the running loop soon after each change, perhaps once for several changes.
@@ -258,7 +267,14 @@ class FollowedTopics:
         """
         return self._followed().changes.listen(listener, about)
 
-    async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
+    async def _wait(
+        self,
+        holds: Callable[[], bool],
+        *,
+        timeout_s: float | None,
+        waiting_for: str,
+        seen: ChangingView | None = None,
+    ) -> None:
         feed, outage = self._followed(), self._open().outage
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -273,7 +289,7 @@ class FollowedTopics:
             except Exception as error:  # noqa: BLE001  of the predicate: it is raised at the waiting caller
                 done.set_exception(error)
 
-        stop = feed.changes.listen(look)
+        stop = (seen or self).subscribe(look)
         look()
         try:
             await wait_at_most(timeout_s, done)

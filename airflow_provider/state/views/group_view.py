@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from airflow_provider.state.views.jobs_view import JobsSnapshot
@@ -16,3 +17,10 @@ class GroupView(Protocol):
 
     @property
     def status(self) -> StatusSnapshot: ...
+
+
+class ChangingView(GroupView, Protocol):
+    """The same, and it tells when that changes."""
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` after each change, until the function is called that this returns."""

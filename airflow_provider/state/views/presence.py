@@ -101,8 +101,10 @@ def is_empty(status: StatusSnapshot) -> bool:
 
 
 def nobody(status: StatusSnapshot) -> str:
-    """Why the group has no workers, according to its topics; empty: it has some."""
-    return what_was(status) if status.group is None or is_empty(status) else ""
+    """Why the group has no workers, according to its topics, and to its coordinator if that was asked; empty: it has
+    some.
+    """
+    return what_was(status) if not status.peopled and (status.group is None or is_empty(status)) else ""
 
 
 def what_was(status: StatusSnapshot) -> str:

@@ -90,6 +90,7 @@ class StatusSnapshot:
         does not know of them; the oldest first
     :param unreadable: how many records could not be read
     :param deserted: the coordinator says that the group has no members, see :meth:`without_members`
+    :param peopled: the coordinator says that it has some, see :meth:`with_members`
     :param owners: see :meth:`owner_of`; shared by all snapshots of a view
     :param point: the position of ``tasks`` in the history of the view
     :ivar steps: see :func:`steps_since`
@@ -104,6 +105,7 @@ class StatusSnapshot:
     unended: Mapping[TaskId, Sequence[TaskStatus]] = field(default_factory=dict)
     unreadable: int = 0
     deserted: bool = False
+    peopled: bool = False
     owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = field(default_factory=Memo, compare=False, repr=False)
     point: Point = field(default_factory=Point, compare=False, repr=False)
     steps: Memo[Mapping[TaskId, TaskStatus], Steps] = field(default_factory=Memo, init=False, compare=False, repr=False)
@@ -120,6 +122,12 @@ class StatusSnapshot:
         that they are gone.
         """
         return self if self.deserted else replace(self, deserted=True)
+
+    def with_members(self) -> StatusSnapshot:
+        """The same, with the coordinator's word that the group has members, whom the topics need not know: they are
+        joining, or the leader is one of Java's, which writes no record.
+        """
+        return self if self.peopled else replace(self, peopled=True)
 
     def lives_on(self, task: TaskId) -> bool:
         """Whether the task has a detached query that may be running."""

@@ -11,21 +11,19 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.integration.memberships.deserted import without_classic_members
+from airflow_provider.integration.memberships.group_now import ClusterNow, GroupNow
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.feeds.timeline_feed import TimelineFeed
 from airflow_provider.kafka.topics.followed import FollowedTopics
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.shared_reading.kept_tasks import KeptTasks
@@ -44,7 +42,6 @@ MOST_GROUPS: Final = 200
 
 _LIST_AGAIN_S: Final = 3.0
 _LIST_TIMEOUT_S: Final = 10.0
-_ASK_AGAIN_S: Final = 5.0
 _TICK_S: Final = 1.0
 _HOLD_S: Final = 0.5
 """A group's snapshot is renewed after so many seconds, as a browser asks every second."""
@@ -80,12 +77,15 @@ class Seen:
 class WatchedGroup:
     """A group that somebody looks at.
 
+    :param now: the topics, with the coordinator's word
     :ivar asked_at: the time of the last request
-    :ivar deserted: its coordinator says that it has no members
     """
 
-    def __init__(self, topics: FollowedTopics, asked_at: float, *, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, topics: FollowedTopics, now: GroupNow, asked_at: float, *, clock: Clock = time.monotonic
+    ) -> None:
         self._topics = topics
+        self._now = now
         self.asked_at = asked_at
         self._clock = clock
         self._tasks = KeptTasks()
@@ -94,12 +94,6 @@ class WatchedGroup:
         self._seen: Seen | None = None
         self._look_again_at = 0.0
         self._worked_s = 0.0
-        self.deserted = False
-
-    @property
-    def in_rounds(self) -> bool:
-        """Whether a broker coordinates it, which can be asked who is in it."""
-        return isinstance(self._topics.status.group, ClassicRecord)
 
     def seen(self) -> Seen:
         """A snapshot of the group, up to a moment old: a group may change at any moment, and all viewers should share
@@ -126,9 +120,7 @@ class WatchedGroup:
 
     def _look(self) -> Seen:
         topics = self._topics
-        jobs, status, problem, away = topics.jobs, topics.status, topics.problem, topics.away or ""
-        if self.deserted:
-            status = status.without_members()
+        jobs, status, problem, away = topics.jobs, self._now.status, topics.problem, topics.away or ""
         missing = isinstance(problem, NoTopicError)
         words = "" if problem is None else str(problem)
         renewals = sum(topics.renewals.values())
@@ -254,7 +246,6 @@ class ClusterWatch:
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
         listing: asyncio.Future[None] | None = None
-        asking: asyncio.Future[None] | None = None
         try:
             while not self._ended:
                 self._wake.clear()
@@ -262,20 +253,17 @@ class ClusterWatch:
                 await self._let_go()
                 if self._is_listed and (listing is None or listing.done()):
                     listing = asyncio.ensure_future(self._list())
-                if self._groups and (asking is None or asking.done()):
-                    asking = asyncio.ensure_future(self._ask())
                 self._end_if_unused()
                 with contextlib.suppress(DeadlineError):
                     await wait_at_most(_TICK_S, self._wake.wait())
         finally:
-            for running in filter(None, (listing, asking)):
-                running.cancel()
+            if listing is not None:
+                listing.cancel()
             if self._admin is not None:
                 self._admin.close()
             with self._lock:
-                groups, self._groups = list(self._groups.values()), {}
-            for group in groups:
-                await group.aclose()
+                groups, self._groups = self._groups, {}
+            await self._close(groups)
 
     async def _begin(self) -> None:
         with self._lock:
@@ -285,16 +273,21 @@ class ClusterWatch:
                 continue
             topics = FollowedTopics(self._settings, name)
             await asyncio.to_thread(topics.attach)
+            now = ClusterNow.of(self._settings).watch(name, topics)
             with self._lock:
-                self._groups[name] = WatchedGroup(topics, asked_at)
+                self._groups[name] = WatchedGroup(topics, now, asked_at)
 
     async def _let_go(self) -> None:
         now = self._clock()
         with self._lock:
             by_age = sorted(self._groups, key=lambda name: self._groups[name].asked_at, reverse=True)
             old = [name for name in by_age[:MOST_GROUPS] if now - self._groups[name].asked_at > LET_GO_S]
-            unwatched = [self._groups.pop(name) for name in (*old, *by_age[MOST_GROUPS:])]
-        for group in unwatched:
+            unwatched = {name: self._groups.pop(name) for name in (*old, *by_age[MOST_GROUPS:])}
+        await self._close(unwatched)
+
+    async def _close(self, groups: Mapping[str, WatchedGroup]) -> None:
+        for name, group in groups.items():
+            ClusterNow.of(self._settings).forget(name)
             await group.aclose()
 
     @property
@@ -307,17 +300,6 @@ class ClusterWatch:
             unused = not self._is_listed and not self._groups and not self._wanted
             if unused and self._clock() - self._begun_at > LET_GO_S:  # whoever has just started it is about to ask
                 self._ended = True
-
-    async def _ask(self) -> None:
-        """Ask who is left: workers that were killed can't write that they are gone. No answer says nothing."""
-        with self._lock:
-            groups = {name: group for name, group in self._groups.items() if group.in_rounds}
-        left: Collection[str] = ()
-        with contextlib.suppress(TransportError, TimeoutError, asyncio.TimeoutError):
-            left = await without_classic_members(groups, self._settings) if groups else ()
-        for name, group in groups.items():
-            group.deserted = name in left
-        await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _list(self) -> None:
         try:

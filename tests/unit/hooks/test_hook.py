@@ -39,10 +39,10 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
         "AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": {**extra, **secrets, "ssl.ca.location": ""}})
     )
 
-    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
-        return False
+    async def has_members(_group: str, _settings: KafkaSettings) -> bool:
+        return True
 
-    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
+    monkeypatch.setattr(deserted, "has_members", has_members)
 
 
 def test_settings_come_from_a_connection_of_type_kafka(connection: None) -> None:
@@ -170,10 +170,10 @@ def test_the_slots_of_a_group(connection: None, monkeypatch: pytest.MonkeyPatch)
     jobs, group, gone = jobs_snapshot(job(), tasks=6), group_snapshot(4), False
     jobs = replace(jobs, plans={name: replace(plan, at_ms=wall_ms()) for name, plan in jobs.plans.items()})
 
-    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
-        return gone
+    async def has_members(_group: str, _settings: KafkaSettings) -> bool:
+        return not gone
 
-    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
+    monkeypatch.setattr(deserted, "has_members", has_members)
     monkeypatch.setattr(
         one_shot, "read_group", lambda _settings, name: GroupSnapshot(group=name, jobs=jobs, status=group)
     )
@@ -192,10 +192,10 @@ def test_a_group_that_does_not_exist_is_no_error(connection: None, monkeypatch: 
     assert SparkGroupHook("broker").group_state("g") is None
     assert SparkGroupHook("broker").job_progress("g", "job") is None
 
-    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
-        return True
+    async def has_members(_group: str, _settings: KafkaSettings) -> bool:
+        return False
 
-    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
+    monkeypatch.setattr(deserted, "has_members", has_members)
     assert SparkGroupHook("broker").room("g") == NO_ROOM
 
 

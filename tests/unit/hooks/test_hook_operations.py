@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,14 +12,17 @@ from fake_watch import FakeWatch
 from group_records import record_of
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
+from waiting import DEADLINE_S
 
+from airflow_provider.group.live import shared
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration import one_shot
 from airflow_provider.integration.memberships import deserted as common_deserted
+from airflow_provider.integration.memberships import group_now
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
+from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, Needs
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.connect.handle import QueryHandle
@@ -27,8 +31,10 @@ from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.state.operations.operations import NoJobError, OperationError
 from airflow_provider.state.records import ActionEvent, JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.views.presence import nobody
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
+W1 = WorkerId("w1")
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "a"})
 
 
@@ -51,10 +57,10 @@ class Group:
         monkeypatch.setattr(one_shot, "GroupTopics", opened)
         monkeypatch.setattr(one_shot, "read_group", read)
 
-    async def is_deserted(self, _group: str, _settings: KafkaSettings) -> bool:
+    async def has_members(self, _group: str, _settings: KafkaSettings) -> bool:
         if isinstance(self.deserted, TopicError):
             raise self.deserted
-        return self.deserted
+        return not self.deserted
 
 
 @pytest.fixture
@@ -66,7 +72,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
         await made.topics.publish_plan(PlanRecord.of(JOB, [{"i": 0}], planned_by=WorkerId("w1"), at_ms=0))
 
     asyncio.run(write())
-    monkeypatch.setattr(common_deserted, "is_deserted", made.is_deserted)
+    monkeypatch.setattr(common_deserted, "has_members", made.has_members)
     return made
 
 
@@ -214,3 +220,28 @@ def test_only_the_version_is_altered_that_was_looked_at(group: Group) -> None:
     assert group.topics.jobs.jobs["etl"].config == {"table": "b"}
     assert hook.alter_job("g", "etl", session_conf={"spark.sql.shuffle.partitions": "8"}, retries=2).changed
     assert group.topics.jobs.jobs["etl"].session_conf == {"spark.sql.shuffle.partitions": "8"}
+
+
+def test_a_wait_hears_from_the_coordinator_that_the_last_worker_was_killed(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Collection[str]] = []
+
+    @asynccontextmanager
+    async def watched_topics(
+        _settings: KafkaSettings, _group: str, *, timeout_s: float | None = None
+    ) -> AsyncIterator[MemoryTopics]:
+        await group.topics.publish_group(record_of({W1: frozenset()}))
+        yield group.topics
+
+    async def have_classic_members(groups: Collection[str], _settings: KafkaSettings) -> Mapping[str, bool]:
+        asked.append(groups)
+        return {"g": len(asked) < 3}
+
+    monkeypatch.setattr(shared, "watched_topics", watched_topics)
+    monkeypatch.setattr(common_deserted, "have_classic_members", have_classic_members)
+    monkeypatch.setattr(group_now, "_ASK_AGAIN_S", 0.01)
+    why = SparkGroupHook().wait_for("g", lambda _, status: nobody(status) or None, timeout_s=DEADLINE_S)
+    assert why.startswith("no worker is there: w1 got lost")
+    with pytest.raises(TopicTimeoutError):
+        SparkGroupHook().wait_for("g", lambda _jobs, _status: None, timeout_s=0.0)

@@ -46,7 +46,10 @@ NO_LINK = FollowedLink("", _nowhere)
 
 
 class FakeGroup:
-    """What the hook does to a group, without a broker."""
+    """What the hook does to a group, without a broker.
+
+    :ivar has_members: what the coordinator says
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.submitted: list[JobDefinition] = []
@@ -57,6 +60,7 @@ class FakeGroup:
         self.status = StatusSnapshot()
         self.names: list[str] = []
         self.known = False
+        self.has_members: bool | None = None
         monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
         for name in ("submit_job", "remove_job", "retry_failed", "look", "look_now", "wait_for", "groups"):
             monkeypatch.setattr(SparkGroupHook, name, getattr(self, name))  # bound, and so without the hook
@@ -84,10 +88,12 @@ class FakeGroup:
     def look(self, _group: str, read: Callable[..., Any]) -> Any:
         return read(self.jobs, self.status)
 
-    look_now = look
+    def look_now(self, _group: str, read: Callable[..., Any]) -> Any:
+        told = {None: self.status, False: self.status.without_members(), True: self.status.with_members()}
+        return read(self.jobs, told[self.has_members])
 
-    def wait_for(self, _group: str, read: Callable[..., Any], *, timeout_s: float | None = None) -> Any:
-        answer = read(self.jobs, self.status)
+    def wait_for(self, group: str, read: Callable[..., Any], *, timeout_s: float | None = None) -> Any:
+        answer = self.look_now(group, read)
         assert answer is not None, "it would wait for ever"
         return answer
 

@@ -19,6 +19,7 @@ from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.state.records import TaskKind, TaskState
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.values.model import TaskId
@@ -169,7 +170,7 @@ class TestJobOperator:
         def away(_hook: SparkGroupHook, _group: str, _read: object) -> None:
             raise BrokerAwayError("broker:9092", "reading", "refused")
 
-        monkeypatch.setattr(SparkGroupHook, "look", away)
+        monkeypatch.setattr(SparkGroupHook, "look_now", away)
         with pytest.raises(TaskDeferred):
             job_operator(wait_for_completion=True, deferrable=True).execute(context())
 
@@ -181,6 +182,21 @@ class TestJobOperator:
         assert "Group g has no workers, so job job waits: no worker has joined yet. If its workers come after" in (
             capsys.readouterr().out
         )
+        group.status, group.has_members = group_snapshot(3), False
+        with pytest.raises(TaskDeferred):
+            job_operator(wait_for_completion=True, deferrable=True).execute(context())
+        assert "w1, w2 got lost" in capsys.readouterr().out, "killed workers can't write it"
+        group.has_members = True
+        for status in (group.status, StatusSnapshot()):
+            group.status = status
+            with pytest.raises(TaskDeferred):
+                job_operator(wait_for_completion=True, deferrable=True).execute(context())
+        assert "no workers" not in capsys.readouterr().out
+
+    def test_streams_whose_last_worker_was_killed_do_not_run(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=1)
+        group.status, group.has_members = status_snapshot(group.jobs, "job", TaskState.RUNNING, worker="w1"), False
+        assert job_operator().execute(context())["counts"] == {"unwatched": 1}
 
     def test_a_wait_that_nobody_limits_ends_as_that_of_a_sensor(self, group: FakeGroup) -> None:
         with pytest.raises(TaskDeferred) as deferred:
@@ -204,8 +220,14 @@ class TestJobOperator:
             AirflowFailException, match=r"^wait_for_completion: group g has no workers .*: worker\. Let"
         ):
             running.execute(context())
-        group.status = group_snapshot(3)
+        group.has_members = True
         with pytest.raises(TaskDeferred):
+            running.execute(context())
+        group.has_members, group.status = None, group_snapshot(3)
+        with pytest.raises(TaskDeferred):
+            running.execute(context())
+        group.has_members = False
+        with pytest.raises(AirflowFailException, match="w1, w2 got lost"):
             running.execute(context())
 
     def test_it_waits_for_workers_that_start_beside_it_or_are_of_another_group(self, group: FakeGroup) -> None:

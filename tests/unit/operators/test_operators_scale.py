@@ -36,7 +36,8 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
 
     monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
     monkeypatch.setattr(one_shot, "GroupTopics", lambda _settings, _group, _needs: made)
-    monkeypatch.setattr(SparkGroupHook, "look", look)
+    for name in ("look", "look_now"):
+        monkeypatch.setattr(SparkGroupHook, name, look)
     return made
 
 

@@ -10,6 +10,7 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.kafka.topics.errors import TopicTimeoutError
 from airflow_provider.kafka.topics.followed import FollowedTopics
+from airflow_provider.state.views.group_view import ChangingView
 
 END: Final = 22_503
 
@@ -43,7 +44,14 @@ class LargeTopics(MemoryTopics):
     async def catch_up(self, *, timeout_s: float | None = None) -> None:
         await FollowedTopics.catch_up(self, timeout_s=timeout_s)
 
-    async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
+    async def _wait(
+        self,
+        holds: Callable[[], bool],
+        *,
+        timeout_s: float | None,
+        waiting_for: str,
+        seen: ChangingView | None = None,
+    ) -> None:
         self.waits += 1
         if self._later:
             self._status.offset = self._later.pop(0)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow_values import job, jobs_snapshot, status_snapshot
-from trigger_bench import FakeTopics
+from airflow_values import group_record, job, jobs_snapshot, status_snapshot
+from trigger_bench import FakeTopics, Triggerer, events_of
 from waiting import DEADLINE_S, eventually
 
+from airflow_provider.integration.memberships import group_now
 from airflow_provider.kafka.event_loops.off_loop import SETTLE_S
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.state.records import TaskState
@@ -18,7 +19,9 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import job_progress
 from airflow_provider.triggers.conditions import Answer, EpochCondition, JobCondition, JobGoal
+from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.watching import answer_to
+from airflow_provider.values.model import TaskId, WorkerId
 
 FINISHED, RUNNING = TaskState.FINISHED, TaskState.RUNNING
 KNOWN = jobs_snapshot(job(), tasks=2)
@@ -40,6 +43,41 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def ended(*waiting: asyncio.Future[Answer]) -> list[Answer]:
     return await asyncio.wait_for(asyncio.gather(*waiting), DEADLINE_S)
+
+
+async def test_a_job_whose_last_worker_was_killed_does_not_count_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_now, "_ASK_AGAIN_S", 0.01)
+    triggerer = Triggerer(monkeypatch)
+    triggerer.deserted = frozenset({"g"})
+    w1, tasks = WorkerId("w1"), frozenset({TaskId("job", 0), TaskId("job", 1)})
+    status = status_snapshot(KNOWN, "job", RUNNING, RUNNING, record=group_record(3, assignment={w1: tasks}), worker=w1)
+    triggerer.topics.now(jobs=KNOWN, status=status)
+    running = JobCondition(job="job", run_key="r1", goal=JobGoal.RUNNING)
+    trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=running.to_json())
+    waiting = asyncio.ensure_future(events_of(trigger))
+    await eventually(lambda: len(triggerer.asked) > 2)
+    assert not waiting.done()
+    triggerer.deserted = frozenset()
+    (event,) = await asyncio.wait_for(waiting, DEADLINE_S)
+    assert event.payload["report"]["counts"] == {"running": 2}
+
+
+async def test_a_thousand_waits_ask_the_coordinator_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_now, "_ASK_AGAIN_S", 10 * DEADLINE_S)
+    triggerer = Triggerer(monkeypatch)
+    triggerer.topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", RUNNING, RUNNING, record=group_record(3)))
+    waits = [
+        asyncio.ensure_future(
+            events_of(GroupTrigger(kafka_conn_id="c", group=f"g{number % 10}", condition=WAITED_FOR.to_json()))
+        )
+        for number in range(1_000)
+    ]
+    await eventually(lambda: len(triggerer.topics.listeners) >= 10)
+    await eventually(lambda: len(frozenset().union(*triggerer.asked)) == 10)
+    for each in waits:
+        each.cancel()
+    await asyncio.wait(waits)
+    assert sum(map(len, triggerer.asked)) == 10, "each group once"
 
 
 async def test_a_hundred_sensors_of_a_job_have_one_look_at_each_change_and_none_while_it_rests(

@@ -173,14 +173,14 @@ class Triggerer:
         monkeypatch.setattr(holding, "shared_topics", shared_topics)
         monkeypatch.setattr(classic_membership, "shared_transport", shared_transport)
         monkeypatch.setattr(shared, "reach", reach)
-        monkeypatch.setattr(deserted, "without_classic_members", self._without_classic_members)
+        monkeypatch.setattr(deserted, "have_classic_members", self._have_classic_members)
         monkeypatch.setattr(holding, "SteadyWorker", held_worker)
         monkeypatch.setattr(worker_module, "state_of", state_of)
         monkeypatch.setattr(worker_module, "push_xcom", push_xcom)
 
-    async def _without_classic_members(self, groups: Collection[str], _settings: KafkaSettings) -> frozenset[str]:
+    async def _have_classic_members(self, groups: Collection[str], _settings: KafkaSettings) -> dict[str, bool]:
         self.asked.append(frozenset(groups))
-        return self.deserted & frozenset(groups)
+        return {group: group not in self.deserted for group in groups}
 
     async def start(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
         """Run it as Airflow does, to the point where it holds its membership."""

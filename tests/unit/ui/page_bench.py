@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from page_routes import Route, routes_of
 
 from airflow_provider.hooks.shown_connections import Connections, Named
+from airflow_provider.integration.memberships.group_now import GroupNow
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.feeds.timeline_feed import TimelineFeed
@@ -52,6 +53,10 @@ class StillTopics:
     def follow_timeline(self) -> TimelineFeed:
         return self.events
 
+    def watched(self, clock: Callable[[], float]) -> WatchedGroup:
+        topics = cast("FollowedTopics", self)
+        return WatchedGroup(topics, GroupNow(topics), 0.0, clock=clock)
+
 
 class StillCluster:
     """A cluster with these groups, all of which are read.
@@ -62,9 +67,7 @@ class StillCluster:
     def __init__(self, *groups: StillTopics) -> None:
         self.now = 0.0
         self.looked: list[str] = []
-        self.groups = {
-            topics.group: WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: self.now) for topics in groups
-        }
+        self.groups = {topics.group: topics.watched(lambda: self.now) for topics in groups}
 
     def look(self, group: str) -> WatchedGroup | None:
         self.looked.append(group)

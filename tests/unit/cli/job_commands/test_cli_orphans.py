@@ -99,12 +99,12 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
     async def reach(_settings: KafkaSettings) -> None: ...
 
-    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
-        return made.deserted
+    async def has_members(_group: str, _settings: KafkaSettings) -> bool:
+        return not made.deserted
 
     monkeypatch.setattr(reading, "reach", reach)
     monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
-    monkeypatch.setattr(deserted, "is_deserted", is_deserted)
+    monkeypatch.setattr(deserted, "has_members", has_members)
     await made.topics.submit(JOB)
     await made.topics.publish_plan(PlanRecord.of(JOB, [{}] * 200, planned_by=W1, at_ms=0))
     return made

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import cast
 
 import pytest
 from group_records import record_of
 from page_bench import SETTINGS, StillTopics
 from waiting import wait_until
 
+from airflow_provider.integration.memberships import deserted, group_now
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.followed import FollowedTopics
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.shared_reading import watching
 from airflow_provider.ui.shared_reading.watching import LET_GO_S, ClusterWatch, WatchedGroup, Watches
@@ -58,13 +57,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
                 raise cluster.names
             return cluster.names
 
-    async def without_classic_members(groups: Collection[str], _settings: KafkaSettings) -> set[str]:
+    async def have_classic_members(groups: Collection[str], _settings: KafkaSettings) -> dict[str, bool]:
         if isinstance(cluster.left, TransportError):
             raise cluster.left
-        return cluster.left & set(groups)
+        return {group: group not in cluster.left for group in groups}
 
-    monkeypatch.setattr(watching, "without_classic_members", without_classic_members)
-    monkeypatch.setattr(watching, "_ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(deserted, "have_classic_members", have_classic_members)
+    monkeypatch.setattr(group_now, "_ASK_AGAIN_S", 0.01)
     monkeypatch.setattr(watching, "FollowedTopics", Topics)
     monkeypatch.setattr(watching, "TopicAdmin", Admin)
     monkeypatch.setattr(watching, "_TICK_S", 0.01)
@@ -174,7 +173,7 @@ def test_of_many_groups_those_are_read_that_were_looked_at_last(
 def test_the_longer_it_takes_to_show_a_group_the_longer_the_same_is_shown() -> None:
     now = 0.0
     topics = StillTopics()
-    group = WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: now)
+    group = topics.watched(lambda: now)
     assert not group.seen().away
     topics.away = "gone"
     assert not group.seen().away, "a moment later the same, for all who look on"
@@ -191,7 +190,7 @@ def test_the_longer_it_takes_to_show_a_group_the_longer_the_same_is_shown() -> N
 
 def test_a_group_that_is_being_read_is_looked_at_each_time() -> None:
     topics = StillTopics(caught_up=False)
-    group = WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: 0.0)
+    group = topics.watched(lambda: 0.0)
     assert not group.seen().whole
     topics.caught_up = True
     assert group.seen().whole

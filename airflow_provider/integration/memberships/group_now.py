@@ -1,8 +1,8 @@
 """What a group's topics say, with its coordinator's word on whether it has members: workers that were killed can't
-write that they are gone.
+write that they are gone, and those that join write nothing before their first round.
 
-A triggerer asks for all classic groups of a cluster together, as often as the page. Only those are asked for whose
-topics name workers that have not left. No answer says nothing.
+All classic groups of a cluster that are watched on one event loop are asked for together, however many watch each of
+them. Declarative ones are not, and no answer says nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.settings import KafkaSettings
@@ -23,7 +23,7 @@ from airflow_provider.values.memo import Memo
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.topics.errors import TopicError
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.followed import FollowedTopics
     from airflow_provider.state.rounds.record import GroupRecord
     from airflow_provider.state.views.jobs_view import JobsSnapshot
     from airflow_provider.state.views.status_view import StatusSnapshot
@@ -33,18 +33,36 @@ log = logging.getLogger(__name__)
 _ASK_AGAIN_S: Final = 5.0
 
 
-class GroupNow:
-    """A group that triggers of one loop watch.
+class _Said(NamedTuple):
+    """What the topics say about members.
 
-    :ivar users: how many do
+    :param round: the last one
+    :param anybody: whether a member of it is there
+    """
+
+    round: GroupRecord | None
+    anybody: bool
+
+    @classmethod
+    def by(cls, status: StatusSnapshot) -> _Said:
+        return cls(status.group, bool(present(status)))
+
+    def is_said_by(self, status: StatusSnapshot) -> bool:
+        return self.round is status.group and self.anybody == bool(present(status))
+
+
+class GroupNow:
+    """A group that is watched on one loop. Other threads may look at it.
+
+    :ivar users: how many watch it
     :ivar asked: set when the coordinator was asked once
     """
 
-    def __init__(self, topics: GroupTopics) -> None:
+    def __init__(self, topics: FollowedTopics) -> None:
         self._topics = topics
         self._listeners: list[Callable[[], None]] = []
-        self._deserted_since: GroupRecord | None = None
-        self._emptied: Memo[StatusSnapshot, StatusSnapshot] = Memo()
+        self._denied: _Said | None = None
+        self._as_told: Memo[StatusSnapshot, StatusSnapshot] = Memo()
         self.users = 0
         self.asked = asyncio.Event()
 
@@ -54,16 +72,17 @@ class GroupNow:
 
     @property
     def status(self) -> StatusSnapshot:
-        status = self._topics.status
-        if status.group is None or status.group is not self._deserted_since:
+        status, denied = self._topics.status, self._denied
+        if denied is None or not denied.is_said_by(status):
             return status
-        return self._emptied.get(status, status.without_members)
+        return self._as_told.get(status, status.without_members if denied.anybody else status.with_members)
 
     @property
     def problem(self) -> TopicError | None:
         return self._topics.problem
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """As :meth:`FollowedTopics.subscribe`; ``listener`` is also called when the coordinator says something new."""
         unsubscribe = self._topics.subscribe(listener)
         self._listeners.append(listener)
 
@@ -74,21 +93,24 @@ class GroupNow:
         return stop
 
     @property
-    def in_doubt(self) -> GroupRecord | None:
-        """The round whose members may be gone although the topics do not say so; None: the topics know."""
+    def said(self) -> _Said | None:
+        """What to ask its broker about; None: no broker coordinates it."""
         status = self._topics.status
-        return status.group if isinstance(status.group, ClassicRecord) and present(status) else None
+        return _Said.by(status) if status.group is None or isinstance(status.group, ClassicRecord) else None
 
-    def hear(self, round_asked: GroupRecord, *, deserted: bool) -> None:
-        """:param round_asked: the last one when the coordinator was asked. Members of a later one are there"""
-        before, self._deserted_since = self._deserted_since, round_asked if deserted else None
-        if before is not self._deserted_since:
+    def hear(self, asked: _Said, has_members: bool | None) -> None:
+        """:param asked: what the topics said then. What they say later is newer than the answer
+        :param has_members: None: there is no answer
+        """
+        before = self.status
+        self._denied = None if has_members in (None, asked.anybody) else asked
+        if self.status is not before:
             for listener in list(self._listeners):
                 listener()
 
 
-class _Cluster:
-    """Asks one cluster about the groups that are watched on one loop."""
+class ClusterNow:
+    """Asks one cluster about the groups that are watched on one loop (:meth:`of`)."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -96,7 +118,19 @@ class _Cluster:
         self._new = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
 
-    def add(self, group: str, topics: GroupTopics) -> GroupNow:
+    @classmethod
+    def of(cls, settings: KafkaSettings) -> ClusterNow:
+        """The one of the running loop."""
+        clusters = _clusters()
+        if settings not in clusters:
+            clusters[settings] = cls(settings)
+        return clusters[settings]
+
+    def watch(self, group: str, topics: FollowedTopics) -> GroupNow:
+        """The group, until :meth:`forget`.
+
+        :param topics: shared by all who watch the group on this loop
+        """
         now = self._groups.get(group)
         if now is None:
             now = self._groups[group] = GroupNow(topics)
@@ -106,7 +140,7 @@ class _Cluster:
             self._asking = asyncio.ensure_future(self._ask_again_and_again())
         return now
 
-    def remove(self, group: str) -> None:
+    def forget(self, group: str) -> None:
         self._groups[group].users -= 1
         if self._groups[group].users == 0:
             del self._groups[group]
@@ -132,26 +166,28 @@ class _Cluster:
         from airflow_provider.integration.memberships import deserted
 
         groups = {name: self._groups[name] for name in names}
-        rounds = {name: doubted for name, now in groups.items() if (doubted := now.in_doubt) is not None}
-        left: Collection[str] = ()
+        asked = {name: said for name, now in groups.items() if (said := now.said) is not None}
+        told: Mapping[str, bool] = {}
         try:
-            left = await deserted.without_classic_members(rounds, self._settings) if rounds else ()
-        except Exception:  # whatever it is: sensors can do without
+            told = await deserted.have_classic_members(asked, self._settings) if asked else {}
+        except Exception:  # whatever it is: who watches can do without
             log.debug("The coordinators do not say which groups have members", exc_info=True)
         for name, now in groups.items():
-            if name in rounds:
-                now.hear(rounds[name], deserted=name in left)
+            if self._groups.get(name) is not now:  # its topics may be closed by now
+                continue
+            if name in asked:
+                now.hear(asked[name], told.get(name))
             now.asked.set()
 
 
-_CLUSTERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[KafkaSettings, _Cluster]] = WeakKeyDictionary()
+_CLUSTERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[KafkaSettings, ClusterNow]] = WeakKeyDictionary()
 
 
-def _clusters() -> dict[KafkaSettings, _Cluster]:
+def _clusters() -> dict[KafkaSettings, ClusterNow]:
     return _CLUSTERS.setdefault(asyncio.get_running_loop(), {})
 
 
-def group_now(settings: KafkaSettings, group: str, topics: GroupTopics) -> AbstractAsyncContextManager[GroupNow]:
+def group_now(settings: KafkaSettings, group: str, topics: FollowedTopics) -> AbstractAsyncContextManager[GroupNow]:
     """The group as it is while the block runs. When that begins, the coordinator was asked, if it answers.
 
     :param topics: read to their ends, and shared by all who watch the group on this loop
@@ -164,23 +200,21 @@ class _Use:
 
     __slots__ = ("_cluster", "_group", "_settings", "_topics")
 
-    def __init__(self, settings: KafkaSettings, group: str, topics: GroupTopics) -> None:
+    def __init__(self, settings: KafkaSettings, group: str, topics: FollowedTopics) -> None:
         self._settings = settings
         self._group = group
         self._topics = topics
 
     async def __aenter__(self) -> GroupNow:
-        clusters = _clusters()
-        self._cluster = clusters.get(self._settings) or _Cluster(self._settings)
-        clusters[self._settings] = self._cluster
-        now = self._cluster.add(self._group, self._topics)
+        self._cluster = ClusterNow.of(self._settings)
+        now = self._cluster.watch(self._group, self._topics)
         try:
             with contextlib.suppress(DeadlineError):
                 await wait_at_most(_ASK_AGAIN_S, now.asked.wait())
         except BaseException:
-            self._cluster.remove(self._group)
+            self._cluster.forget(self._group)
             raise
         return now
 
     async def __aexit__(self, *_: object) -> None:
-        self._cluster.remove(self._group)
+        self._cluster.forget(self._group)
