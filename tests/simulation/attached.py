@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulation import invariants, spark_invariants
 from simulation.learning import Report, WarmUps
-from simulation.sparks import Spark
+from simulation.sparks import STARTS_MS, Spark
 from simulation.status import TaskWord
 
 from airflow_provider.group.classic.member.state import MemberState
@@ -275,6 +275,13 @@ class Attached:
 
         self._later(task, after_ms, notices)
 
+    def _lack_spark(self, run: TaskRun) -> None:
+        """Spark did not start for the task."""
+        self._end(run.task)
+        self.read()
+        self._feed(events.SparkAbsent, task=run.task, error="Spark does not start")
+        spark_invariants.nobody_pays_for_a_spark_that_does_not_start(run, self._execution.runs.get(run.task))
+
     def fail_here(self, task: TaskId, *, after_ms: int) -> None:
         """The task fails after a while, unless it has ended before."""
 
@@ -326,9 +333,9 @@ class Attached:
         if self.awaits_own_record_since_ms not in (0, process.awaited_ms):
             process.say_again()
         process.asked.look_later()
-        if self._execution.blamed and not self._stands_back:
+        if not self._stands_back and (self._execution.unable or self._execution.blamed):
             self._stands_back = True
-            self._world.lacking.blamed(process, self._execution.blamed)
+            self._world.lacking.stands_back(process, self._execution)
 
     def _carry_out(self, command: commands.Command) -> None:
         self._carry[type(command)](command)
@@ -376,7 +383,9 @@ class Attached:
             world.clock.after(self._warm_at[task] - world.clock.now, world.look)
         self._grants[task] = self.lease.grant
         begins_ms = self.spark.begins(task)
-        if begins_ms:
+        if begins_ms is None:
+            self._later(task, STARTS_MS, lambda: self._lack_spark(run))
+        elif begins_ms:
             self._later(task, begins_ms, lambda: self._feed(events.AttemptBegan, task=task))
         else:
             self._feed(events.AttemptBegan, task=task)
@@ -482,11 +491,8 @@ class Attached:
     def _write_plan(self, command: commands.WritePlan) -> None:
         process, world = self._process, self._world
 
-        def written() -> None:
-            self._feed(events.PlanWritten, task=command.task, number=command.number)
-
         def arrive() -> None:
             world.plan_written(command.plan)
-            process.when_awake(written)
+            process.when_awake(lambda: self._feed(events.PlanWritten, task=command.task, number=command.number))
 
         process.say(arrive)

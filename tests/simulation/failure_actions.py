@@ -47,6 +47,21 @@ class EndSpark(OnWorker):
         return process.tasks.spark.end()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LackSpark(OnWorker):
+    """The Spark of a worker ends, and does not start.
+
+    :param ms: for how long; None: for ever
+    """
+
+    ms: int | None
+
+    def befall(self, world: World, process: Process) -> bool:
+        world.lacking.lack_spark(self.worker, self.ms)
+        process.tasks.spark.end()
+        return True
+
+
 def _wherever_it_runs(world: World, task: TaskId, what: str, happens: Callable[[Attached, TaskId], None]) -> bool:
     holders = [process for process in world.members if task in process.running]
     if not holders or any(process.asleep for process in holders):

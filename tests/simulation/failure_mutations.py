@@ -20,6 +20,7 @@ _NO_ROUND = "a_task_is_tried_again_without_a_round"
 _HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
 _ALONE = "nobody_fails_for_an_end_of_spark_that_may_be_due_to_others"
 _FOUND = "who_ends_spark_is_found"
+_PAYS = "nobody_pays_for_a_spark_that_does_not_start"
 
 FAILURE_MUTATIONS = (
     Mutation(
@@ -254,6 +255,25 @@ FAILURE_MUTATIONS = (
         module=f"{_RUNS}.spark_deaths.suspects",
         edits=(("doubling_ms(_FIRST_WAIT_MS, self._in_a_row, _LONGEST_WAIT_MS)", "2**40"),),
         plan="sparks",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="lets a task pay for a Spark that does not start",
+        module=f"{_EXECUTION}.attempts",
+        edits=(
+            (
+                "    x.unable = event.error\n",
+                "    x.unable = event.error\n    x.runs[task] = _failed_here(x, x.runs[task], x.failure(x.unable))\n",
+            ),
+        ),
+        plan="sparkless",
+        broken=(_PAYS,),
+    ),
+    Mutation(
+        name="stays in its group though its Spark does not start",
+        module=f"{_EXECUTION}.attempts",
+        edits=(("    x.unable = event.error\n", ""),),
+        plan="sparkless",
         broken=(_REST,),
     ),
     Mutation(

@@ -22,6 +22,7 @@ from simulation.culprits import MAX_DEATHS, most_deaths
 from simulation.failing import HistoryError
 from simulation.invariants import BrokenError
 from simulation.jobs import of_one_slot, unweighed
+from simulation.lacking import LONGEST_WAIT_MS
 from simulation.learner_actions import Role, Step
 from simulation.world import NO_LIMIT, SETTINGS, World
 
@@ -66,6 +67,7 @@ class Plan:
     :param wants: a task's slots in its plan
     :param fails: tasks may fail for good, and be retried
     :param sparks: the Spark of a worker may end by itself, and some tasks end it each time that they run
+    :param sparkless: the Spark of workers may not start for a while, and that of one worker for ever
     :param slots: what processes may have, each by itself; none: all have as many
     """
 
@@ -77,6 +79,7 @@ class Plan:
     moves: bool = True
     fails: bool = False
     sparks: bool = False
+    sparkless: bool = False
     namesakes: bool = True
     protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
     learned: tuple[LearnedRule, ...] = tuple(LearnedRule)
@@ -94,7 +97,7 @@ class Plan:
         a delay and a backoff may run. Tasks may have to be learned one after the other. Who ends Spark is found in
         trials of some minutes each.
         """
-        found_within_ms = 2 * 3_600_000 if self.sparks else 0
+        found_within_ms = 2 * 3_600_000 if self.sparks or self.sparkless else 0
         return 3 * self.policy.max_delay_ms + 150_000 + (1_000_000 if self.learns else 0) + found_within_ms
 
 
@@ -109,6 +112,7 @@ def one_to_three(task: TaskId) -> int:
 
 
 UNEQUAL = (1, 2, 3, 8)
+BACK_WITHIN_MS = LONGEST_WAIT_MS + 60_000
 MANY = 60
 """Each task that has been learned may take a round or two."""
 
@@ -148,6 +152,8 @@ PLANS = {
     "sparks": Plan(lossy=False, troubles=False, moves=False, namesakes=False, slots=(NO_LIMIT,), sparks=True),
     "sparks-wild": Plan(sparks=True),
     "sparks-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), converges_within=MANY, sparks=True),
+    "sparkless": Plan(lossy=False, troubles=False, moves=False, namesakes=False, sparkless=True),
+    "sparkless-wild": Plan(sparkless=True),
     "rolling": Plan(protocols=tuple(ConnectProtocol), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
 }
 """By the names for ``make simulate PLAN=``."""
@@ -246,9 +252,12 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
     world.make_peace()
     world.watch(lambda: _finish_what_drains(world))
     world.watch(_look_at_culprits(world))
-    world.run_until(lambda: not world.expected and not any(process.asleep for process in world.members))
-    if not world.staying:
-        gone = next(worker for worker in WORKERS if worker not in world.live)
+    world.run_until(
+        lambda: not world.expected and not any(process.asleep for process in world.members), within_ms=BACK_WITHIN_MS
+    )
+    lacking = world.lacking
+    if all(lacking.is_without_spark(process.worker) for process in world.staying):
+        gone = next(name for name in WORKERS if name not in world.live and not lacking.is_without_spark(name))
         world.start(gone, protocol=plan.protocols[0])
     _settle(world, plan, told)
     _hear_everybody(world)  # the last round knows how every task has ended: none follows because one has
@@ -289,8 +298,10 @@ def _finish_what_drains(world: World) -> bool:
 def _settle(world: World, plan: Plan, told: Told) -> None:
     rounds = world.coordinator.rounds
     bound = len(rounds) + plan.converges_within
+    at_large = (world.culprits, world.lacking)
     settled = world.comes_to(
-        lambda: (world.settled and not world.culprits.at_large) or len(rounds) > bound, within_ms=plan.settle_ms
+        lambda: (world.settled and not any(each.at_large for each in at_large)) or len(rounds) > bound,
+        within_ms=plan.settle_ms,
     )
     told.rounds_of_peace = max(told.rounds_of_peace, len(rounds) - bound + plan.converges_within)
     invariants.everything_converges(settled=settled and len(rounds) <= bound, within=plan.converges_within)
@@ -307,6 +318,7 @@ class Author:
         self._plan = plan
         self._world = world
         self._wanted = self._rng.randint(3, 5)
+        self._luckless = random.Random(f"{seed}/luckless").choice(WORKERS)
         self._pauses_ms = (*PAUSES_MS, LONG_PAUSE_MS) if plan.learns else PAUSES_MS
         self._first = [self._start, self._set_job, self._set_job]
         ideas: list[tuple[float, Callable[[int], Action | None]]] = [
@@ -325,6 +337,8 @@ class Author:
             ideas += [(10, self._fail_task), (5, self._try_again)]
         if plan.sparks:
             ideas += [(6, self._end_spark)]
+        if plan.sparkless:
+            ideas += [(6, self._lack_spark)]
         if plan.moves:
             ideas += [(4, self._move), (2, self._away), (0.3, self._forget)]
         self._ideas = [idea for _, idea in ideas]
@@ -435,6 +449,12 @@ class Author:
 
     def _end_spark(self, after_ms: int) -> Action:
         return failures.EndSpark(after_ms=after_ms, worker=self._someone())
+
+    def _lack_spark(self, after_ms: int) -> Action:
+        worker = self._someone()
+        for_ever = worker == self._luckless and self._rng.random() < 0.5
+        ms = None if for_ever else self._rng.choice([100, 8_000, 60_000, 200_000])
+        return failures.LackSpark(after_ms=after_ms, worker=worker, ms=ms)
 
     def _try_again(self, after_ms: int) -> Action:
         job, at_rest = self._rng.choice(JOBS), self._rng.random() < 0.3

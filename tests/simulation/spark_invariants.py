@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from simulation.invariants import Broken, invariant, names
 
 from airflow_provider.state.records import TaskStatus
 from airflow_provider.values.model import TaskId
+from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -27,6 +29,25 @@ def nobody_fails_for_an_end_of_spark_that_may_be_due_to_others(
     """
     if culprit != task and (culprit is not None or others):
         raise Broken(f"{task} fails because {culprit or 'chance'} has ended Spark, beside {names(others) or 'nothing'}")
+
+
+@invariant
+def nobody_pays_for_a_spark_that_does_not_start(before: TaskRun, after: TaskRun | None) -> None:
+    """A task whose Spark did not start has failed no more often than before, and is no more suspected of anything.
+
+    :param after: None: its worker does not have it any more
+    """
+    if after is not None and _paid(after) != _paid(before):
+        raise Broken(f"{before.task} pays for a Spark that did not start: {_paid(before)} has become {_paid(after)}")
+
+
+def _paid(run: TaskRun) -> Mapping[str, object]:
+    return {
+        "failures": run.failures,
+        "deaths": run.spark_deaths + run.process_deaths,
+        "its last try": run.last_try,
+        "failed for good": run.state is RunState.CLOSING,
+    }
 
 
 @invariant

@@ -19,30 +19,37 @@ if TYPE_CHECKING:
 _LOOK_MS: Final = round(LOOK_S * 1_000)
 _HANGS_MS: Final = 3 * _LOOK_MS
 """How long the code of a task takes at most to notice that its Spark has ended."""
-_STARTS_MS: Final = 3_000
+STARTS_MS: Final = 3_000
 _LATELY_MS: Final = round(0.99 * TRIAL_MS)
 """By a clock that may be a little faster or slower than the worker's."""
 
 
 class Spark:
     """Stands for a real worker's Spark, and for what ``spark/runners/attached_tasks/attached.py`` tells of its end. The
-    next one starts at once.
+    next one starts with the next attempt, if it does.
 
     :param feed: feeds the executor's machine an event of this type with these fields
+    :ivar absent: it has not started for an attempt, although the worker may not have noticed yet
     """
 
     def __init__(self, process: Process, feed: Callable[..., None]) -> None:
         self._process = process
         self._feed = feed
         self._number = 1
+        self._up = False
+        self.absent = False
         self._there_at = 0
         self._on_it: set[TaskId] = set()
 
-    def begins(self, task: TaskId) -> int:
+    def begins(self, task: TaskId) -> int | None:
         """An attempt begins on it.
 
-        :return: how long it waits until Spark has started
+        :return: how long it waits until Spark has started; None: Spark does not start
         """
+        self._up = self._up or self._process.world.lacking.spark_starts(self._process.worker)
+        self.absent = not self._up
+        if self.absent:
+            return None
         self._on_it.add(task)
         return max(0, self._there_at - self._process.world.clock.now)
 
@@ -69,7 +76,7 @@ class Spark:
         tasks, ended = process.tasks, self._number
         lost = {task: tasks.start_of(task) for task in sorted(self._on_it) if self.runs(task)}
         self._on_it.clear()
-        self._number, self._there_at = ended + 1, clock.now + _STARTS_MS
+        self._up, self._number, self._there_at = False, ended + 1, clock.now + STARTS_MS
         notice_warm_ups = tasks.warm_ups.lose(ended)
         lately = {task for task in lost if clock.now - process.running[task] < _LATELY_MS}
         for task in lost:

@@ -253,6 +253,7 @@ class World:
         self.note("world    ---- the faults stop")
         self.at_peace = True
         self.trials.go_on()
+        self.lacking.make_peace()
         self.warm_up_fails = 0.0
         self.network.faults.stop()
         self.coordinator_back()
@@ -281,14 +282,15 @@ class World:
         def go_on() -> None:
             self.go_on(worker, saved, touched=touched)
 
-        self._later(worker, gap_ms, go_on)
+        self.later(worker, gap_ms, go_on)
 
     def bounce(self, worker: str, back_ms: int, **changes: Any) -> None:
         """Killed, and back after a while."""
         self.kill(worker)
-        self._later(worker, back_ms, lambda: self.start(worker, **changes))
+        self.later(worker, back_ms, lambda: self.start(worker, **changes))
 
-    def _later(self, worker: str, ms: int, comes: Callable[[], object]) -> None:
+    def later(self, worker: str, ms: int, comes: Callable[[], object]) -> None:
+        """The worker comes back after a while."""
         self.expected.add(worker)
 
         def back() -> None:
