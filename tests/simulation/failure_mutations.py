@@ -197,6 +197,12 @@ FAILURE_MUTATIONS = (
         unit_test="tests/simulation/test_culprits.py",
     ),
     Mutation(
+        name="acquits nobody while the longer trial of another task goes on",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("min((TRIAL_MS, *(ms for", "min((2**40, *(ms for"),),
+        unit_test="tests/unit/worker/tasks/runs/spark_deaths/test_worker_suspects.py",
+    ),
+    Mutation(
         name="tries suspects on a server while other workers do",
         module=f"{_RUNS}.spark_deaths.shared_servers",
         edits=(("        if not server:\n", "        if True:\n"),),

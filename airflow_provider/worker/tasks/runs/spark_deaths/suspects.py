@@ -240,7 +240,7 @@ class Suspects:
         self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
         started = [run for task in self._suspects if self._may_end_spark(run := runs[task])]
         left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
-        self._acquits_at_ms = now_ms + min((ms for ms in left_ms if ms > 0), default=TRIAL_MS)
+        self._acquits_at_ms = now_ms + min((TRIAL_MS, *(ms for ms in left_ms if ms > 0)))  # others may begin meanwhile
         stood = [run for run in started if self.time.stood_ms(run, now_ms) >= trial_length_ms(run)]
         acquitted = [_without_deaths(run) for run in stood if not (self._is_alone(run, runs) and would_never_end(run))]
         if len(acquitted) < len(stood):

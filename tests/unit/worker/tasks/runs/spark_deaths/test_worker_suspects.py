@@ -340,6 +340,15 @@ def test_a_batch_task_that_ends_spark_late_is_tried_for_longer_each_time() -> No
     assert trials_ms == [1, 2, 4, 8, 16, 32, 32], "also on its next worker"
 
 
+def test_the_longer_trial_of_one_task_makes_no_other_task_wait_for_its_acquittal() -> None:
+    """If it was tried alone, it would fail for what those do that begin after its trial."""
+    runs = table(running(0, 1, began_ms=0, acquitted=3), run_of(1, deaths=1))
+    suspects = knowing(runs)
+    assert not suspects.acquitted(runs, now_ms=TRIAL_MS)
+    runs[A1] = running(1, 1, began_ms=2 * TRIAL_MS)
+    assert [run.task for run in suspects.acquitted(runs, now_ms=3 * TRIAL_MS)] == [A1]
+
+
 def test_moves_stops_and_other_ends_make_no_trial_longer() -> None:
     """Nothing else begins during a trial."""
     moved = running(0, 2, began_ms=0, attempt=99)
