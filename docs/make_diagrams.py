@@ -54,7 +54,7 @@ _BLAMED: Final[Mapping[type, tuple[str, str, str]]] = {
 """An attempt ends, because; to blame; then."""
 _FAILS: Final[Mapping[type, str]] = {
     TaskToBlame: "no retry is left",
-    SparkToBlame: "alone on trial<br/>when it ends again",
+    SparkToBlame: "it ends again, and nothing<br/>else can be the reason",
     NobodyToBlame: "more than ten<br/>in a row",
 }
 """When the task fails for good after all."""

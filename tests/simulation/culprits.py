@@ -56,9 +56,9 @@ class Culprits:
             self.deaths += process.tasks.spark.end(task)
 
 
-def most_deaths(tasks: int, workers: int, *, end_spark: bool) -> int:
-    """How often one culprit ends processes at most: twice with all tasks together, then as often as halves the tasks of
-    a worker, and twice with nothing but the culprit on trial, or once if it ends Spark, which people do not end. Each
-    worker that gets the culprit for the first time may start it beside others once more.
+def most_deaths(tasks: int, workers: int) -> int:
+    """How often one culprit ends processes, or Spark, at most: twice with all tasks together, then as often as halves
+    the tasks of a worker, and twice with nothing but the culprit on trial. Each worker that gets the culprit for the
+    first time may start it beside others once more.
     """
-    return MAX_DEATHS + (not end_spark) + math.ceil(math.log2(tasks)) + workers - 1
+    return MAX_DEATHS + 1 + math.ceil(math.log2(tasks)) + workers - 1

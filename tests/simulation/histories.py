@@ -277,7 +277,7 @@ def _look_at_culprits(world: World) -> Callable[[], bool]:
     """Look from now on how often Spark is ended."""
     culprits, before = world.culprits, world.culprits.deaths
     tasks, workers = max(1, len(world.jobs.written)), max(1, len(world.live) + len(world.expected))
-    most = len(culprits.after_ms) * most_deaths(tasks, workers, end_spark=True)
+    most = len(culprits.after_ms) * most_deaths(tasks, workers)
 
     def look() -> bool:
         spark_invariants.who_ends_spark_is_found(deaths=culprits.deaths - before, most=most)

@@ -21,11 +21,11 @@ def nobody_fails_for_an_end_of_spark_that_may_be_due_to_others(
     task: TaskId, culprit: TaskId | None, others: Collection[TaskId]
 ) -> None:
     """A task fails for good only for an end of Spark that no other task is the reason of, and, unless it is the reason
-    itself, when no other task had begun on this Spark lately.
+    itself, when no other task ran on this Spark.
 
     :param task: fails for good
     :param culprit: the task that has ended Spark; None: no task
-    :param others: which had begun there lately
+    :param others: which ran there
     """
     if culprit != task and (culprit is not None or others):
         raise Broken(f"{task} fails because {culprit or 'chance'} has ended Spark, beside {names(others) or 'nothing'}")

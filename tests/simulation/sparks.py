@@ -11,7 +11,6 @@ from simulation import spark_invariants
 from airflow_provider.spark.local.sight import LOOK_S
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks import events
-from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -20,8 +19,6 @@ _LOOK_MS: Final = round(LOOK_S * 1_000)
 _HANGS_MS: Final = 3 * _LOOK_MS
 """How long the code of a task takes at most to notice that its Spark has ended."""
 STARTS_MS: Final = 3_000
-_LATELY_MS: Final = round(0.99 * TRIAL_MS)
-"""By a clock that may be a little faster or slower than the worker's."""
 
 
 class Spark:
@@ -78,13 +75,12 @@ class Spark:
         self._on_it.clear()
         self._up, self._number, self._there_at = False, ended + 1, clock.now + STARTS_MS
         notice_warm_ups = tasks.warm_ups.lose(ended)
-        lately = {task for task in lost if clock.now - process.running[task] < _LATELY_MS}
         for task in lost:
             fails = partial(
                 spark_invariants.nobody_fails_for_an_end_of_spark_that_may_be_due_to_others,
                 task,
                 culprit,
-                lately - {task},
+                lost.keys() - {task},
             )
             tasks.lose_spark(task, spark=ended, after_ms=process.rng.randint(0, _HANGS_MS), fails=fails)
 

@@ -49,11 +49,29 @@ def test_the_culprit_is_found_and_nobody_else_fails(
     world.culprits.after_ms[culprit] = (0, 700, 20_000)[seed]
     world.run_until(lambda: bool(failed(world)), within_ms=4 * HOUR_MS)
     assert failed(world) == {culprit}
-    assert world.culprits.deaths <= most_deaths(tasks, workers, end_spark=back_ms is None)
+    assert world.culprits.deaths <= most_deaths(tasks, workers)
     world.run_until(lambda: running(world) == everybody - {culprit}, within_ms=HOUR_MS)
     world.run(HOUR_MS)
     assert failed(world) == {culprit}
     assert not any(word.status.deaths for task, word in world.status.tasks.items() if task != culprit and word.running)
+
+
+@pytest.mark.parametrize("back_ms", [SOON_BACK, LOST, ONLY_SPARK], ids=["soon back", "lost", "only Spark"])
+@pytest.mark.parametrize(("tasks", "workers"), [(2, 1), (3, 1), (5, 2)])
+@pytest.mark.parametrize("after_ms", [61_000, 90_000])
+def test_nobody_else_fails_for_one_that_ends_it_late(
+    after_ms: int, tasks: int, workers: int, back_ms: tuple[int, int] | None
+) -> None:
+    """It is acquitted each time, and ends it during the trials of the others, which begin when it has run for long."""
+    world = group(tasks, workers, seed=1, back_ms=back_ms)
+    for _ in range(2):
+        world.run(20_000)
+        for process in list(world.members):
+            process.tasks.spark.end() if back_ms is None else world.bounce(process.worker, 1_000)
+    culprit = TaskId("a", 0)
+    world.culprits.after_ms[culprit] = after_ms
+    world.run_until(lambda: bool(failed(world)) or world.culprits.deaths > 20, within_ms=8 * HOUR_MS)
+    assert failed(world) <= {culprit}
 
 
 @pytest.mark.parametrize("back_ms", [SOON_BACK, ONLY_SPARK], ids=["the process", "only Spark"])
@@ -62,7 +80,7 @@ def test_two_culprits_are_found(back_ms: tuple[int, int] | None) -> None:
     culprits = {TaskId("a", 3), TaskId("a", 8)}
     world.culprits.after_ms.update(dict.fromkeys(culprits, 500))
     world.run_until(lambda: failed(world) == culprits, within_ms=8 * HOUR_MS)
-    assert world.culprits.deaths <= 2 * most_deaths(12, 2, end_spark=back_ms is None)
+    assert world.culprits.deaths <= 2 * most_deaths(12, 2)
 
 
 @pytest.mark.parametrize("back_ms", [SOON_BACK, ONLY_SPARK], ids=["the process", "only Spark"])
@@ -72,7 +90,7 @@ def test_a_planner_is_found_like_a_task(back_ms: tuple[int, int] | None) -> None
     world.configure({*(TaskId("a", index) for index in range(3)), planner})
     world.culprits.after_ms[planner] = 100
     world.run_until(lambda: failed(world) == {planner}, within_ms=HOUR_MS)
-    assert world.culprits.deaths <= most_deaths(4, 1, end_spark=back_ms is None)
+    assert world.culprits.deaths <= most_deaths(4, 1)
 
 
 def test_people_who_kill_processes_fail_nobody() -> None:

@@ -14,6 +14,7 @@ from airflow_provider.worker.tasks.events import (
     EpochAdvanced,
     FailedLetGo,
     LastWordsRead,
+    RoomWanted,
     SlotFree,
     TasksGiven,
     TasksRevoked,
@@ -336,7 +337,15 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
     slots = x.runs.share_of(run, slots=x.slots)
     if slots < run.work.slots:
         x.do(Inform(message=f"task {run.label} wants {run.work.slots} slots, and gets {slots} of {x.slots}"))
-    x.runs[task] = run = run.start(slots, alone=x.turn.is_alone(task))
+    x.runs[task] = run = run.start(slots, alone=x.suspects.starts_alone(run, x.turn, x.runs, x.learners.with_runner))
     if run.deaths and run.runs_on:  # others try no suspects meanwhile, however long its server keeps it waiting
         x.do(WriteStatus(status=run.status(TaskState.PENDING, x.settings.worker, begins_ms=x.wall)))
     x.do(StartAttempt(run=run))
+
+
+def on_room_wanted(x: Execution, task: TaskId, _event: RoomWanted) -> None:
+    """If it was to be acquitted as soon as something begins beside it, it is now: otherwise two would stop each other
+    for ever.
+    """
+    x.keep(x.suspects.after_trial(x.runs[task], now_ms=x.now))
+    x.stop(task, RunState.RESTARTING, "Spark or its process has ended under another task, which is tried alone")

@@ -273,7 +273,7 @@ def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
         return
     why = x.failure(f"a known fault of Spark, which passes: {message}", traceback)
     x.warn_of(run, "is to run again", "are to run again", why.line)
-    x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), error=why), pause_ms)
+    x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), died_alone=0, error=why), pause_ms)
 
 
 def on_spark_absent(x: Execution, task: TaskId, event: SparkAbsent) -> None:

@@ -114,6 +114,13 @@ class SlotFree(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoomWanted(Event):
+    """This task is to stop for a while, because another one is tried with nothing beside it
+    (``runs/spark_deaths/suspects.py``). The machine creates this event itself, after each event.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LastWordsRead(Event):
     """Everything has been read that the last process of this task may have written about it, or this took too long. The
     machine creates this event itself.

@@ -12,8 +12,8 @@ A warm-up that meets another writer waits until that may be over; this is no fai
 here after a while. When it has failed three times in a row, the worker writes so, and the leader lets another task be
 learned instead. This does no harm: the task runs where it is. If Spark ends during a warm-up, the warm-up starts again
 in the next Spark; from the second time on after a while, because it may be the reason. If the worker's process ends
-during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up begins while a task is on trial
-(``runs/spark_deaths``), because the task would be blamed for what the warm-up does.
+during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up begins while a task is on trial, or
+is to be tried alone (``runs/spark_deaths``), because the task would be blamed for what the warm-up does.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ running without this process. A revoked task is stopped or, if it is detached, l
 configured is stopped in any case. A task whose work has changed, or that is given back while it stops, restarts: when
 it has stopped, it waits for its turn. So does a task that people want to restart, if its attempt had begun before their
 request was read; so each request is carried out once. A paused task stops as well, stays here, and starts when the
-pause is over.
+pause is over. So does what runs beside a task that is to be tried alone, until its trial is over.
 
 Records. Each step of a task is written. Waiting for the first start is not a step: the group's record says who has the
 task, and thousands may wait. A finished task is released after its last record is stored, so that the next leader never
@@ -105,6 +105,7 @@ from airflow_provider.worker.tasks.events import (
     QueryAdopted,
     QueryCleared,
     QueryUnreachable,
+    RoomWanted,
     ServersSilent,
     SlotFree,
     SparkAbsent,
@@ -184,6 +185,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksRevoked: to(assigned.on_revoked, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STARTED),
         TopicsRead: to(declared_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
+        RoomWanted: to(assigned.on_room_wanted, _RESTARTING),
         TimerFired: to(stalls.on_timer, _TIMED_OUT, _STARTED),
         AttemptBegan: to(attempts.on_began, _STARTED),
         StartWritten: to(attempts.on_start_written, _STARTED, _RESTARTING),
@@ -412,14 +414,15 @@ def _tell_of_suspects(x: Execution) -> None:
     """Write which tasks have become suspects, and which are none any more."""
     for message in x.suspects.news():
         x.warn(message)
-    for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now):
+    for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now, learned=frozenset(x.learners.tasks)):
         x.write(x.keep(acquitted), TaskState.RUNNING)
 
 
 def _next_turn(x: Execution) -> Turn:
     if x.last_words:  # whoever is a suspect may have to start before others
         return Turn(x.last_words.tasks, NO_TASKS)
-    turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now)
+    warming = x.learners.with_runner
+    turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now, warming=warming)
     batch = [x.runs[task] for task in turn.only or ()]
     if not batch or x.suspects.servers.may_begin(batch, x.status, now_ms=x.now, wall_ms=x.wall):
         return turn
@@ -434,6 +437,8 @@ def _start_next(x: Execution) -> None:
     free, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
     x.turn = _next_turn(x)
     x.blocked, only = x.turn.blocked, x.turn.only
+    for task in sorted(x.turn.stop):
+        apply(TRANSITIONS, x.state_of, x, task, RoomWanted(now_ms=x.now, wall_ms=x.wall))
     for task in (
         x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked)
         if only is None

@@ -230,8 +230,11 @@ class Execution:
         self.write(waiting, TaskState.PENDING)
 
     def stop(self, task: TaskId, state: RunState, reason: str) -> None:
-        """Stop its attempt, for this reason."""
-        self.keep(replaced(self.runs[task], state=state, give_up_ms=None))
+        """Stop its attempt, for this reason. If it was alone on trial, others may begin beside it from now on."""
+        was = self.runs[task]
+        run = self.keep(replaced(was, state=state, alone=False, give_up_ms=None))
+        if was.alone and was.let_begin:
+            self.write(run, TaskState.RUNNING)
         self.do(StopAttempts(tasks=frozenset({task}), reason=reason))
 
     def let_go(self, task: TaskId) -> None:

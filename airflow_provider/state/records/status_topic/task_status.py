@@ -133,7 +133,7 @@ class TaskStatus(Counted):
     :param spark_deaths: how often Spark has ended under an attempt; these use up no retries
     :param process_deaths: how often its worker's process has ended, or lost its lease, under an attempt; the same
     :param alone: for a running task: it is on trial with no other task (``worker/tasks/runs/spark_deaths/suspects.py``)
-    :param died_alone: how often in a row Spark or the process has ended while it was alone on trial
+    :param died_alone: how often in a row Spark or the process has ended since it was alone on trial at such an end
     :param acquitted: of how many deaths of Spark it has been acquitted
     :param conflicts: how many attempts in a row another writer has ended, which uses the task's checkpoint or table;
         these use up no retries

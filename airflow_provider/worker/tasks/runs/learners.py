@@ -113,6 +113,11 @@ class Learners:
     def taken(self) -> Tasks:
         return frozenset(task for task, learner in self.tasks.items() if learner.taken)
 
+    @property
+    def with_runner(self) -> Tasks:
+        """Those of which a runner has a warm-up."""
+        return frozenset(task for task, learner in self.tasks.items() if learner.state.with_runner)
+
     def due(self, *, now_ms: int) -> list[TaskId]:
         """Those whose warm-up may begin."""
         waiting = (learner for learner in self.tasks.values() if _waits(learner))

@@ -48,7 +48,7 @@ class TaskRun(Counted):
     """A task in this worker.
 
     :param attempt: the number of the present or next start, from 1
-    :param alone: whether it was started alone on trial
+    :param alone: whether it was started alone on trial, and with nothing beside it if that is wanted
     :param forgiven: how many of the failures no longer count (``going_well.py``)
     :param acquitted: of how many deaths of Spark it has been acquitted
     :param conflicts: how many attempts in a row another writer has ended
@@ -213,6 +213,7 @@ class TaskRun(Counted):
         return replaced(
             self,
             failures=self.failures + 1,
+            died_alone=0,
             conflicts=0,
             conflict_since_ms=None,
             ended_after_batch=self._last_batch,
@@ -223,7 +224,11 @@ class TaskRun(Counted):
         """After another writer has ended its attempt."""
         since_ms = self.conflict_since_ms or self.started_at_ms or wall_ms
         return replaced(
-            self, conflicts=self.conflicts + 1, conflict_since_ms=since_ms, ended_after_batch=self._last_batch
+            self,
+            died_alone=0,
+            conflicts=self.conflicts + 1,
+            conflict_since_ms=since_ms,
+            ended_after_batch=self._last_batch,
         )
 
     def in_conflict_ms(self, wall_ms: int) -> int:

@@ -333,7 +333,7 @@ def test_nothing_is_warmed_up_while_a_task_is_on_trial() -> None:
     script.begin(A1)
     assert words(script.learn(A0)) == []
     assert words(script.wait(59_000)) == []
-    assert words(script.wait(1_000)) == ["learns a:0", "warm up a:0 #1"]
+    assert words(script.wait(1_000)) == ["write a:1 running", "learns a:0", "warm up a:0 #1"]
 
 
 def test_without_spark_the_worker_can_do_nothing() -> None:

@@ -14,7 +14,7 @@ from airflow_provider.state.views.placed import Placed, Restart
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
-from airflow_provider.worker.tasks.events import AttemptBegan, Closed, QueryAdopted, SparkEnded, SparkLost
+from airflow_provider.worker.tasks.events import AttemptBegan, Closed, EndWritten, QueryAdopted, SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
@@ -116,6 +116,44 @@ def test_who_was_tried_alone_is_acquitted_as_soon_as_something_else_begins() -> 
     group.begin(A1)
     done = group.feed(SparkLost, task=A0, spark=1, failure=TaskFailure.of("gone"))
     assert written(done, TaskState.PENDING).died_alone == 0
+
+
+def test_who_was_tried_alone_is_acquitted_before_a_warm_up_begins() -> None:
+    group = Group(retries=0)
+    group.ran_there(A0, spark_deaths=1)
+    group.other_is(WorkerPhase.STABLE)
+    group.give(A0, epoch=2)
+    group.begin(A0)
+    group.wait(TRIAL_MS)
+    assert group.execution.runs[A0].deaths == 2, "it is alone, and nobody else can be the reason"
+    assert words(group.learn(A1)) == ["write a:0 running", "learns a:1", "warm up a:1 #1"]
+    assert group.execution.runs[A0].deaths == 0
+
+
+def test_a_trial_in_an_earlier_run_of_the_job_proves_nothing_when_a_process_ends() -> None:
+    """Its attempts have had the same numbers."""
+    group = Group(retries=0)
+    group.ran_there(A0, state=TaskState.STOPPED, spark_deaths=2)
+    group.give(A0, epoch=2)
+    group.begin(A0)
+    group.finish(A0)
+    group.answer(EndWritten, A0)
+    group.define(run_key="r2")
+    group.ran_there(A0, run_key="r2", epoch=Epoch(3), process_deaths=2, alone=True)
+    group.other_is(WorkerPhase.STABLE)
+    group.give(A0, epoch=4)
+    assert group.runs(A0), "people may have ended it"
+
+
+def test_who_is_told_to_stop_on_trial_is_alone_no_more_however_long_that_takes() -> None:
+    """Others begin meanwhile, and may end the process."""
+    group = Group(retries=0)
+    group.ran_there(A0, process_deaths=1)
+    group.other_is(WorkerPhase.STABLE)
+    group.give(A0, A1, epoch=2)
+    assert written(group.begin(A0), TaskState.RUNNING).alone
+    assert not written(group.revoke(A0), TaskState.RUNNING).alone
+    assert group.runs(A0, A1)
 
 
 @pytest.mark.parametrize("opened", [True, False])

@@ -20,19 +20,31 @@ batches that again begin with one task. A batch is at most as large as all that 
 each death at most half of the suspects, rounded up, are left: of n tasks, one that ends Spark soon after its start is
 alone on trial when it ends it for the time ``max_spark_deaths + ceil(log2(n))`` at the latest.
 
-*Verdict.* A task fails only if Spark has ended often enough while it ran, the last time while it was alone on trial.
-Processes and servers are ended by people, too, so there it must have been alone twice in a row. Therefore, no task
-fails because of another one that ends Spark soon after its start, however many there are.
+*Verdict.* A death while a task is alone on trial does not convict it: what ran well beside it may end Spark late. But
+one of them is the reason, or people are. So its next trial comes before anything else, with nothing beside it: what
+runs in its process is told to stop, which costs no more than the death that is to be expected, and nothing begins
+(``solitude.py``). Only if Spark or the process ends once more, after nothing else was there from the task's start on,
+the task fails; if nothing was beside it at first, one death of its own Spark is enough. So no task fails because of
+another one, however many there are and whenever they end Spark, unless by something that they leave behind as they
+stop. For a process it takes two deaths anyway, because people end it; so at most this costs one death of Spark.
 
-What ends Spark or its process only later than a minute after its start is acquitted each time. Nobody fails, unless
-another task is on trial alone just then, as often as a verdict needs: that one cannot be told from the reason. A
+What does not stop in time stays beside it, and so does a warm-up. Such a trial can acquit, and decides nothing else:
+the next one waits for twice as long, up to half an hour. A death leaves nothing beside it, so mostly one such trial is
+enough. It starves nobody: nothing stops while there is no slot for it, each wait has an end, after the trial all others
+come back, and they stop again only after another death: who fails for other reasons meanwhile, and is retried, is an
+ordinary suspect again. What stops for it is acquitted, if it has stood its own trial: two can't stop each other for
+ever.
+
+What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
 stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
 grow with the deaths of Spark that it was acquitted of, and while it is the only one that uses this Spark, it is not
 acquitted: only when something else begins. Not so after the death of a process: a task that takes hours may lose its
 machine several times.
 
 Each worker decides this by itself, from the records of its tasks: these go with the tasks when they move. Workers that
-share a server try their suspects one worker after the other (``shared_servers.py``).
+share a server try their suspects one worker after the other (``shared_servers.py``). There, nothing stops for a trial,
+because what other workers run goes on: a task fails when it was alone on trial at two deaths in a row. So a task that
+ends the server, or its process, a minute or two after its start may still have another one failed.
 """
 
 from __future__ import annotations
@@ -51,6 +63,7 @@ from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.accusations import Accusations
 from airflow_provider.worker.tasks.runs.spark_deaths.shared_servers import SharedServers
+from airflow_provider.worker.tasks.runs.spark_deaths.solitude import Solitude, beside
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS, TrialTime, trial_length_ms, would_never_end
 
 _FIRST_WAIT_MS: Final = 1_000
@@ -60,9 +73,8 @@ _CALM_MS: Final = 600_000
 _LOOK_AGAIN_MS: Final = 1_000
 _CAUSE_LENGTH: Final = 250
 """Characters: half of an error's message."""
-_ALONE: Final = 1
-_ALONE_WHERE_PEOPLE_END_IT: Final = 2
-"""How often in a row a task must have been alone on trial at a death, so that it counts as the reason."""
+_ALONE: Final = 2
+"""At so many deaths a task must have been alone on trial, so that it counts as the reason."""
 
 
 class EndOfSpark(Protocol):
@@ -91,10 +103,12 @@ class Turn:
 
     :param blocked: these may not
     :param only: nothing else may; None: everything else may, too
+    :param stop: these are to stop first
     """
 
     blocked: Tasks = NO_TASKS
     only: Tasks | None = None
+    stop: Tasks = NO_TASKS
 
     def is_alone(self, task: TaskId) -> bool:
         """Whether this task starts alone on trial."""
@@ -116,6 +130,7 @@ class Suspects:
         self._tried_from = max(1, max_deaths - 1)
         self.servers = SharedServers(worker, tried_from=self._tried_from)
         self.time = TrialTime()
+        self._solitude = Solitude(self.time.is_over)
         self._suspects: set[TaskId] = set()
         self._acquits_at_ms = 0
         self._look_at_ms: int | None = None
@@ -146,8 +161,9 @@ class Suspects:
         run, accused = runs[event.task], self.accusations.of(event.spark)
         self.returning.add(run.task)
         if run.began_ms is None or run.task not in accused:
-            return replaced(run, error=event.failure)
-        run = self._counted(run, alone=run.alone, spark=1)
+            return replaced(run, alone=False, error=event.failure)
+        alone = run.alone or (_wants_solitude(run) and self._solitude.was_alone_on_spark(run))
+        run = self._counted(run, alone=alone, spark=1)
         advice = "give it less to do, or Spark more memory"
         failure = self._failure(run, "Spark has ended", advice, condemned=self.condemns(run))
         message = f"{_cause_in(event.failure)}; {failure}"
@@ -160,7 +176,7 @@ class Suspects:
         """
         self.returning.add(run.task)
         run = self._counted(run, alone=last.alone, process=1)
-        condemned = run.deaths >= self._max_deaths and run.died_alone >= _ALONE_WHERE_PEOPLE_END_IT
+        condemned = self._was_alone(run, deaths=_ALONE)
         if condemned:
             self.condemned.add(run.task)
         else:
@@ -170,12 +186,16 @@ class Suspects:
             " holds the interpreter for longer than the session"
         )
         what = "the process of its worker has ended, or lost its lease,"
-        return replaced(run, error=TaskFailure.of(self._failure(run, what, advice, condemned=condemned)))
+        return replaced(run, alone=False, error=TaskFailure.of(self._failure(run, what, advice, condemned=condemned)))
 
     def condemns(self, run: TaskRun) -> bool:
         """Whether a task that has just lost its Spark counts as the reason."""
-        alone = _ALONE_WHERE_PEOPLE_END_IT if run.runs_on else _ALONE
-        return run.deaths >= self._max_deaths and run.died_alone >= alone
+        had_it_to_itself = not run.runs_on and self._solitude.was_alone_on_spark(run)
+        return self._was_alone(run, deaths=1 if had_it_to_itself else _ALONE)
+
+    def _was_alone(self, run: TaskRun, *, deaths: int) -> bool:
+        """Whether it was alone at so many deaths, and also at the last one."""
+        return run.alone and run.deaths >= self._max_deaths and run.died_alone >= deaths
 
     def news(self) -> list[str]:
         """Messages about tasks that have become suspects since the last call: one for each process."""
@@ -187,11 +207,13 @@ class Suspects:
         ]
 
     def _counted(self, run: TaskRun, *, alone: bool, spark: int = 0, process: int = 0) -> TaskRun:
+        """:param alone: whether it was alone on trial; after a death at which it was, with nothing beside it"""
         run = replaced(
             run,
             spark_deaths=run.spark_deaths + spark,
             process_deaths=run.process_deaths + process,
-            died_alone=run.died_alone + 1 if alone else 0,
+            alone=alone,
+            died_alone=run.died_alone + 1 if alone or _wants_solitude(run) else 0,
         )
         self.admit(run)
         return run
@@ -233,44 +255,72 @@ class Suspects:
 
     # ---- trials
 
-    def acquitted(self, runs: RunTable, *, now_ms: int) -> list[TaskRun]:
-        """The tasks that have stood the time of their trial, with their new counts."""
+    def acquitted(self, runs: RunTable, *, now_ms: int, learned: Tasks = NO_TASKS) -> list[TaskRun]:
+        """The tasks that have stood the time of their trial, with their new counts.
+
+        :param learned: what is warmed up in this process, or is about to be
+        """
         if not self._suspects or now_ms < self._acquits_at_ms:
             return []
         self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
         started = [run for task in self._suspects if self._may_end_spark(run := runs[task])]
         left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((TRIAL_MS, *(ms for ms in left_ms if ms > 0)))  # others may begin meanwhile
-        stood = [run for run in started if self.time.stood_ms(run, now_ms) >= trial_length_ms(run)]
-        acquitted = [_without_deaths(run) for run in stood if not (self._is_alone(run, runs) and would_never_end(run))]
-        if len(acquitted) < len(stood):
+        stood = [run for run in started if self._has_stood(run, now_ms)]
+        alone = {run.task for run in stood if would_never_end(run) and self._is_alone(run, runs, learned)}
+        acquitted = [_without_deaths(run) for run in stood if run.task not in alone]
+        if alone:
             self._acquits_at_ms = now_ms  # as soon as something begins beside it, it is not the only possible reason
         self._suspects.difference_update(run.task for run in acquitted)
         return acquitted
 
-    def turn(self, runs: RunTable, others: Tasks = NO_TASKS, *, slots: int, now_ms: int) -> Turn:
+    def after_trial(self, run: TaskRun, *, now_ms: int) -> TaskRun:
+        """The task as it stops for the trial of another: acquitted, if it has stood its own."""
+        return _without_deaths(run) if self._may_end_spark(run) and self._has_stood(run, now_ms) else run
+
+    def turn(
+        self, runs: RunTable, others: Tasks = NO_TASKS, *, slots: int, now_ms: int, warming: Tasks = NO_TASKS
+    ) -> Turn:
         """Which tasks may start.
 
         :param others: those that may not for other reasons
         :param slots: how many slots the worker has
+        :param warming: its warm-ups
         """
         self._look_at_ms = None
         if not self._suspects:
+            self._solitude.is_not_wanted()
             return Turn(others)
         waiting, on_trial = self._tried(runs, now_ms)
         if on_trial:
             self._look_at_ms = now_ms + _LOOK_AGAIN_MS
             return Turn(others.union(run.task for run in waiting), NO_TASKS)
-        if waiting and self._some_return(runs, others, slots=slots, now_ms=now_ms):
-            return Turn(others.union(run.task for run in waiting))
         ready = [run for run in waiting if run.task not in others and run.not_before_ms <= now_ms]
-        batch = self._next_batch(ready, waiting)
+        lone = self._next_lone(ready, runs, slots)
+        if lone is None:
+            self._solitude.is_not_wanted()
+        elif self._solitude.keeps_waiting(lone, there := beside(lone, runs, warming), now_ms=now_ms):
+            self._look_at_ms = now_ms + _LOOK_AGAIN_MS
+            stop = frozenset(task for task in there & runs.keys() if runs[task].state is RunState.STARTED)
+            self.returning |= stop
+            return Turn(others.union(run.task for run in waiting), NO_TASKS, stop)
+        if lone is None and waiting and self._some_return(runs, others, slots=slots, now_ms=now_ms):
+            return Turn(others.union(run.task for run in waiting))
+        batch = self._next_batch(ready, waiting) if lone is None else [lone]
         fitting = _fitting(batch, runs, slots)
         blocked = others.union(run.task for run in waiting) - {run.task for run in fitting or batch[:1]}
         if not fitting:
             return Turn(blocked)  # it waits for slots like all others
         self._look_at_ms = now_ms + _LOOK_AGAIN_MS
         return Turn(blocked, NO_TASKS if self._some_are_young(runs, now_ms) else frozenset(run.task for run in fitting))
+
+    def starts_alone(self, run: TaskRun, turn: Turn, runs: RunTable, warming: Tasks) -> bool:
+        """Whether a task of this turn starts alone on trial; after a death at which it was, with nothing beside it."""
+        if not turn.is_alone(run.task):
+            return False
+        there = beside(run, runs, warming)
+        self._solitude.begins(run, there, runs)
+        return not (there and _wants_solitude(run))
 
     def begun(self, turn: Turn, runs: RunTable) -> None:
         """The tasks of this turn have started: if they are a batch on trial, the next one may be twice as large."""
@@ -281,7 +331,7 @@ class Suspects:
     def trial_ms(self, runs: RunTable, *, now_ms: int) -> int | None:
         """When to check again whether a trial is over, or may begin (monotonic milliseconds); None: none is wanted."""
         waiting, on_trial = self._tried(runs, now_ms)
-        wanted = on_trial or (waiting and self._some_are_young(runs, now_ms))
+        wanted = on_trial or self._solitude.is_wanted or (waiting and self._some_are_young(runs, now_ms))
         return now_ms + _LOOK_AGAIN_MS if wanted else None
 
     def due_ms(self, other_ms: int | None = None, *, now_ms: int) -> int | None:
@@ -300,6 +350,13 @@ class Suspects:
         waiting = (run for run in here if run.state is RunState.WAITING and not self._needs_trial(run))
         self.returning = {run.task for run in waiting}
         return runs.busy < slots and any(runs[task].not_before_ms <= now_ms for task in self.returning - others)
+
+    def _next_lone(self, ready: list[TaskRun], runs: RunTable, slots: int) -> TaskRun | None:
+        """Who is to be tried next with nothing beside it. While there is no slot for it, nothing stops: what had this
+        slot would come back to none.
+        """
+        lone = (run for run in ready if slots and _wants_solitude(run) and _fitting([run], runs, slots))
+        return min(lone, key=lambda run: run.task, default=None)
 
     def _next_batch(self, ready: list[TaskRun], waiting: list[TaskRun]) -> list[TaskRun]:
         """Those that were counted least. If others were counted more, the reason is among these: all may come back."""
@@ -320,9 +377,12 @@ class Suspects:
                 continue
             if run.state is RunState.WAITING:
                 waiting.append(run)
-            elif self._may_end_spark(run) and self.time.stood_ms(run, now_ms) < trial_length_ms(run):
+            elif self._may_end_spark(run) and not self._has_stood(run, now_ms):
                 on_trial.append(task)
         return waiting, frozenset(on_trial)
+
+    def _has_stood(self, run: TaskRun, now_ms: int) -> bool:
+        return self.time.stood_ms(run, now_ms) >= trial_length_ms(run)
 
     def _needs_trial(self, run: TaskRun) -> bool:
         return run.deaths >= self._tried_from
@@ -330,14 +390,20 @@ class Suspects:
     def _may_end_spark(self, run: TaskRun) -> bool:
         return run.state is RunState.STARTED and not self.time.is_over(run)
 
-    def _is_alone(self, run: TaskRun, runs: RunTable) -> bool:
+    def _is_alone(self, run: TaskRun, runs: RunTable, learned: Tasks) -> bool:
         """Whether nothing else can end its Spark. Nobody knows this of a server, which other workers may use, too."""
-        return not run.runs_on and all(task == run.task or self.time.is_over(runs[task]) for task in runs.active)
+        others_are_over = all(task == run.task or self.time.is_over(runs[task]) for task in runs.active)
+        return not run.runs_on and others_are_over and learned <= {run.task}
 
     def _some_are_young(self, runs: RunTable, now_ms: int) -> bool:
         """Whether something runs here that might still end Spark soon after its start."""
         running = (runs[task] for task in runs.active)
         return any(run.state.runs and run.ran_ms(now_ms) < TRIAL_MS and not self.time.is_over(run) for run in running)
+
+
+def _wants_solitude(run: TaskRun) -> bool:
+    """Whether it was alone on trial at a death, and is to be tried with nothing beside it."""
+    return run.died_alone > 0 and not run.runs_on
 
 
 def _fitting(batch: list[TaskRun], runs: RunTable, slots: int) -> list[TaskRun]:

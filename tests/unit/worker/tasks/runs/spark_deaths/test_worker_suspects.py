@@ -238,7 +238,9 @@ def test_what_ran_and_needs_no_trial_comes_back_before_all_trials() -> None:
 
 def test_a_death_during_a_trial_counts_for_the_one_on_trial_alone() -> None:
     now = TRIAL_MS + 1_000
-    runs = table(running(0, 0, began_ms=0), running(1, 2, began_ms=TRIAL_MS, alone=True), running(2, 0, began_ms=0))
+    runs = table(
+        running(0, 0, began_ms=0), running(1, 2, TRIAL_MS, alone=True, died_alone=1), running(2, 0, began_ms=0)
+    )
     suspects = knowing(runs)
     after = {}
     for task in (A2, A1, A0):
@@ -302,7 +304,7 @@ def test_while_its_server_is_silent_a_task_stands_no_trial(detached: bool) -> No
 
 def test_what_hangs_after_the_end_of_its_spark_stands_no_trial_and_keeps_nobody_waiting() -> None:
     """However long its code takes to notice."""
-    hangs = running(0, 2, began_ms=0, alone=True)
+    hangs = running(0, 2, began_ms=0, alone=True, died_alone=1)
     runs = table(hangs, run_of(1, deaths=2))
     suspects = knowing(runs)
     suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0), now_ms=5, wall_ms=0), tasks(0))
@@ -361,7 +363,7 @@ def test_what_it_was_acquitted_of_counts_no_more_when_people_have_it_tried_again
 
 
 def test_a_long_error_of_spark_does_not_push_out_what_follows_from_it() -> None:
-    run = running(0, 2, began_ms=0, alone=True)
+    run = running(0, 2, began_ms=0, alone=True, died_alone=1)
     runs = table(run)
     death = replace(death_of(run, now_ms=5), failure=TaskFailure.of("OutOfMemoryError: " + 999 * "x"))
     error = knowing(runs).lost(runs, death).error
@@ -372,7 +374,7 @@ def test_a_long_error_of_spark_does_not_push_out_what_follows_from_it() -> None:
 
 
 def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
-    runs = table(running(0, 2, began_ms=0, alone=True))
+    runs = table(running(0, 2, began_ms=0, alone=True, died_alone=1))
     suspects = knowing(runs)
     assert not suspects.acquitted(runs, now_ms=HOUR_MS)
     assert suspects.turn(runs, slots=2, now_ms=HOUR_MS) == Turn(), "but others may begin"
