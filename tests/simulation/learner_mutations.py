@@ -77,6 +77,19 @@ LEARNER_MUTATIONS = (
         seed=2,
     ),
     Mutation(
+        name="forgets who has failed if another worker is further",
+        module=f"{_LEARNERS}.stateful",
+        edits=(
+            (
+                " in all_lessons(round, memory, held)\n",
+                " in dict(sorted(all_lessons(round, memory, held), key=lambda one: one[1].progress)).items()\n",
+            ),
+        ),
+        plan="at-rebalance",
+        broken=(_PLACE,),
+        seed=786434328217,
+    ),
+    Mutation(
         name="keeps what an owner has stopped from it when nobody is ready",
         module=f"{_LEARNERS}.under_way",
         edits=(

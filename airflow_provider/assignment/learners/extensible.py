@@ -31,8 +31,8 @@ The rules beyond ``cooperative``, by name:
     and the learner has not, if it fails or takes too long (``Limits.longest_ms``), or if there is nothing to learn.
 ``who-fails-gives-up-its-place``
     A task that a learner could not make ready stays where it is and runs; if its worker leaves, it moves without a
-    warm-up. No worker tries it again until a worker joins or leaves, or its job is submitted again. If
-    ``MOST_GIVEN_UP`` tasks of a job have failed, none of its tasks are tried.
+    warm-up. No worker tries it again until a worker joins or leaves, or its job is submitted again; one that learns it
+    at the same time goes on. If ``MOST_GIVEN_UP`` tasks of a job have failed, none of its tasks are tried.
 ``who-leaves-gets-nothing``
     A worker that leaves soon gets no tasks that it did not have. Its stateful tasks are learned by the workers that
     stay, the others move as in KIP-415, and when it has nothing it may leave. If all workers leave soon, nobody can
@@ -55,7 +55,7 @@ from airflow_provider.assignment.learners.model import (
     Limits,
 )
 from airflow_provider.assignment.learners.settled import Settled, of_staying, settle
-from airflow_provider.assignment.learners.stateful import Stateful, begin_lessons, given_up, spread
+from airflow_provider.assignment.learners.stateful import Stateful, begin_lessons, spread
 from airflow_provider.assignment.learners.why import Why, each, explained
 from airflow_provider.assignment.model import GroupAssignment, Load, Move, MoveReason
 from airflow_provider.assignment.moving.moves import Shuffle, write_down
@@ -206,7 +206,7 @@ def _with_learners(
                 worker: {task: lessons[task].since_ms if task in lessons else round.now_ms for task in tasks}
                 for worker, tasks in learning.items()
             },
-            given_up=given_up(round, memory, continued),
+            given_up=stateful.given_up,
         ),
         moves=tuple(explained(outcome.moves, whys)) if whys else outcome.moves,
         lessons=begun,

@@ -11,7 +11,7 @@ from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.learners.lessons import Excess, begin
 from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.learners.settled import Settled, all_of, of_staying
-from airflow_provider.assignment.learners.under_way import Further, count_by_worker, further
+from airflow_provider.assignment.learners.under_way import Further, all_lessons, count_by_worker, further, is_in_vain
 from airflow_provider.assignment.model import Move
 from airflow_provider.assignment.shares import Shares, grouped, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
@@ -23,6 +23,7 @@ class Stateful:
 
     :param tasks: all that are configured
     :param further: the lessons that continue
+    :param given_up: what nobody learns for balance any more, by the worker that could not make it ready
     :param excess: how many tasks the workers that stay have above their shares
     :param shares: what each of these will have when all present lessons have ended in a move
     :param given: what starts now
@@ -33,6 +34,7 @@ class Stateful:
 
     tasks: Tasks
     further: Further
+    given_up: Shares
     excess: Excess
     shares: Shares
     given: Shares
@@ -70,10 +72,12 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         if round.stays and tasks:  # what waits moves, and nothing else
             idle = merged((idle, excess.misplaced(waiting, beside, shares)))
     left_alone = plus(round.pending, learned)
-    stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, continued)), tasks))
+    given_up = _given_up(round, memory, limits, continued, held)
+    stays = plus(left_alone, _not_worth_a_try(all_of(given_up), tasks))
     return Stateful(
         tasks=tasks,
         further=continued,
+        given_up=given_up,
         excess=excess,
         shares=shares,
         given=given,
@@ -110,15 +114,30 @@ def begin_lessons(
     )
 
 
-def given_up(round: LearnerRound, memory: LearnerMemory, continued: Further) -> Shares:  # noqa: A002
-    """The tasks whose lessons failed or took too long, now or before, by learner.
+def _given_up(
+    round: LearnerRound,  # noqa: A002
+    memory: LearnerMemory,
+    limits: Limits,
+    continued: Further,
+    held: Shares,
+) -> Shares:
+    """The tasks whose lessons failed or took too long, now or before, by learner: also if another worker learns the
+    task as well and is further, but not if the task goes to the learner all the same.
 
     No other worker tries them: it is not known whether the worker or the job is at fault, the task runs, and to try all
     workers would take a round for each. When a worker joins or leaves, or the job is submitted again, they may be tried
     again.
+
+    :param held: what each member has from now on
     """
     same = memory.cooperative.members == round.owned.keys()
-    now = grouped((task, lesson.worker) for task, lesson in continued.given_up.items())
+    now = grouped(
+        (task, lesson.worker)
+        for task, lesson in all_lessons(round, memory, held)
+        if is_in_vain(lesson, round, limits)
+        and task not in held[lesson.worker]
+        and continued.lessons.get(task) != lesson
+    )
     before = {
         worker: left
         for worker, tasks in (memory.given_up.items() if same else ())

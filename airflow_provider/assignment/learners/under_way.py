@@ -9,7 +9,7 @@ rather stay.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,14 +36,24 @@ def lessons_of(round: LearnerRound, memory: LearnerMemory) -> dict[TaskId, Lesso
     Workers that leave or drain do not count, nor does a task's owner.
     """
     best: dict[TaskId, Lesson] = {}
-    for worker in sorted(round.learning.keys() & round.staying):
+    for task, lesson in all_lessons(round, memory, round.staying):
+        if task not in best or _rank(lesson) > _rank(best[task]):
+            best[task] = lesson
+    return best
+
+
+def all_lessons(
+    round: LearnerRound,  # noqa: A002
+    memory: LearnerMemory,
+    workers: Collection[WorkerId],
+) -> Iterator[tuple[TaskId, Lesson]]:
+    """What each of these workers learns and does not own. Several may learn a task, if some have missed a round."""
+    for worker in sorted(round.learning.keys() & workers):
         since, failed = memory.since_ms.get(worker, {}), round.failed.get(worker, NO_TASKS)
         for task, progress in round.learning[worker].items():
-            wanted = round.has_state(task) and task in round.configured and task not in round.owned[worker]
-            lesson = Lesson(worker, progress, min(since.get(task, round.now_ms), round.now_ms), task in failed)
-            if wanted and (task not in best or _rank(lesson) > _rank(best[task])):
-                best[task] = lesson
-    return best
+            if round.has_state(task) and task in round.configured and task not in round.owned[worker]:
+                began_ms = min(since.get(task, round.now_ms), round.now_ms)
+                yield task, Lesson(worker, progress, began_ms, task in failed)
 
 
 def _rank(lesson: Lesson) -> tuple[bool, float]:
@@ -104,13 +114,11 @@ class Further:
     :param lessons: of each task, including those that move to their learner now
     :param holders: the present holders of these tasks; a task that waits for a worker has none
     :param released: what owners stop now, because the learner can start it
-    :param given_up: lessons that failed or took too long
     """
 
     lessons: Lessons
     holders: Mapping[TaskId, WorkerId]
     released: Shares
-    given_up: Lessons
 
 
 def further(
@@ -132,7 +140,7 @@ def further(
     tasks = frozenset(lessons)
     holders = {task: worker for worker, held in holding.items() for task in held & tasks}
     given_up = {
-        task: lesson
+        task
         for task, lesson in lessons.items()
         if is_in_vain(lesson, round, limits)
         and holders.get(task) not in round.leaving_soon
@@ -152,7 +160,6 @@ def further(
         lessons=continued,
         holders={task: worker for task, worker in holders.items() if task in continued},
         released=grouped(released),
-        given_up=given_up,
     )
 
 

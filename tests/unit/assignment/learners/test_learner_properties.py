@@ -331,6 +331,16 @@ class Histories(RuleBasedStateMachine):
         task = data.draw(st.sampled_from(sorted(self.group.lessons)))
         self.group.fails(self.group.lessons[task], task)
 
+    @precondition(lambda self: self.group.owned and self.group.lessons)
+    @rule(data=st.data(), fails=st.booleans())
+    def a_worker_learns_on_what_it_has_learned_before_it_missed_a_round(self, data: st.DataObject, fails: bool) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.group.owned)))
+        task = data.draw(st.sampled_from(sorted(self.group.lessons)))
+        if task not in self.group.owned[worker]:
+            self.group.learns_on(worker, task, data.draw(st.floats(0, 0.99)))
+            if fails:
+                self.group.fails(worker, task)
+
     @rule(data=st.data())
     def a_task_waits_for_a_slot(self, data: st.DataObject) -> None:
         if self.group.running:
@@ -439,6 +449,12 @@ def check_lessons(this: LearnerRound, outcome: LearnerAssignment) -> None:
         assert len(tasks) <= LIMITS.per_worker
     for worker, tasks in outcome.learned.items():
         assert tasks == outcome.target[worker] & set(lessons)
+    begun = NO_TASKS.union(*(move.tasks for move in outcome.lessons if move.source not in this.leaving_soon))
+    for worker, tasks in this.failed.items():
+        in_vain = {task for task in tasks & this.configured if this.learning[worker][task] < LIMITS.ready_from}
+        in_vain -= this.owned[worker] | outcome.target[worker] | outcome.learning[worker]
+        assert not in_vain & begun, "nobody tries it"
+        assert in_vain <= outcome.memory.given_up.get(worker, NO_TASKS)
     assert not this.pending & NO_TASKS.union(*(move.tasks for move in outcome.lessons))
     assert outcome.memory.since_ms.keys() == {worker for worker, tasks in outcome.learning.items() if tasks}
 

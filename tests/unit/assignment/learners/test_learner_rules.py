@@ -6,7 +6,7 @@ import pytest
 from assignor_group import MAX_DELAY_MS
 from learner_group import LearnerGroup, changed, started, stopped
 
-from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnedRule, Limits
+from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, READY, LearnedRule, Limits
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 S2, S3, S4, S9 = (WorkerId(f"S{number}") for number in (2, 3, 4, 9))
@@ -158,6 +158,34 @@ def test_a_learner_that_fails_gives_its_place_to_another_and_its_task_stays_wher
     assert outcome.memory.given_up == {S3: tasks(0)}
     group.settle()
     assert group.owned == {S2: tasks(0, *range(7, 12)), S3: tasks(*range(1, 7))}
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_failure_counts_although_another_worker_learns_the_task_and_is_further(ready: bool) -> None:
+    """Two learn a task if one of them has missed the rounds since it began."""
+    group = group_of(4, S2=tasks(0, 1, 2, 3))
+    group.join("S3")
+    assert group.rebalance().learning[S3] == tasks(0, 1)
+    group.named = True
+    group.owned[S2] = NO_TASKS
+    group.join("S4")
+    group.fails("S4", TaskId("T", 1))
+    group.learns_on("S3", TaskId("T", 1), READY if ready else 0.5)
+    outcome = group.rebalance()
+    assert TaskId("T", 1) in (outcome.target if ready else outcome.learning)[S3]
+    assert outcome.memory.given_up == {S4: tasks(1)}
+    assert TaskId("T", 1) not in outcome.learning[S4]
+
+
+def test_the_failure_of_a_worker_that_drains_counts() -> None:
+    group = group_of(4, S2=tasks(0, 1, 2, 3))
+    group.join("S3", "S4")
+    assert group.rebalance().learning[S3] == tasks(0)
+    group.fails("S3")
+    group.draining.add(S3)
+    outcome = group.rebalance()
+    assert outcome.memory.given_up == {S3: tasks(0)}
+    assert outcome.learning == {S2: NO_TASKS, S3: NO_TASKS, S4: tasks(1, 2)}
 
 
 def test_what_has_failed_is_tried_nowhere_until_a_worker_comes_or_goes_or_its_job_is_submitted_anew() -> None:
