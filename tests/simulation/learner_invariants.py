@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from simulation.invariants import Broken, all_of, invariant, names
 from simulation.rounds import Lessons, Round
+from simulation.shares import kept_by_draining
 
 from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
@@ -181,11 +182,14 @@ def a_task_stopped_for_a_learner_goes_to_it_or_back(
 @invariant
 def nobody_starts_over(now: Round, lessons: Lessons, longest_ms: int) -> None:
     """A lesson goes on, or its task moves to the learner. It only ends otherwise if the owner has room for the task and
-    the learner has not, if it has failed or taken too long, or if another learner has come as far.
+    the learner has not, if it has failed or taken too long, or if another learner has come as far. What draining
+    workers keep, and nobody has learned, is in nobody's share.
 
     :param longest_ms: how long a learner may take
     """
-    share = sum(map(now.has_state, now.configured)) // max(1, len(now.staying))
+    learned = frozenset(task for worker in now.staying for task in lessons.learns[worker])
+    spread = now.configured - (kept_by_draining(now) - learned)
+    share = sum(map(now.has_state, spread)) // max(1, len(now.staying))
     for worker in sorted(now.staying):
         in_vain = lessons.failed[worker] | (_overdue(worker, now, longest_ms) - lessons.ready[worker])
         ended = (lessons.learns[worker].keys() & now.configured) - in_vain

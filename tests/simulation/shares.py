@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from simulation.rounds import Round
 
-from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,12 @@ class Share:
         return sum(map(self.is_of, tasks)) + self.beside + self.to_come(worker)
 
 
+def kept_by_draining(now: Round) -> Tasks:
+    """What draining workers keep of what they have: it is in nobody's share, unless others learn it."""
+    apart = [worker for worker in now.draining & now.owned.keys() if worker not in now.staying]
+    return NO_TASKS.union(*(now.target[worker] & now.owned[worker] for worker in apart))
+
+
 def shares_of(now: Round) -> Iterator[Share]:
     """The shares of planners, of stateful tasks, and of the others, which are spread around those, except tasks by
     cost. Draining workers keep theirs.
@@ -38,8 +44,7 @@ def shares_of(now: Round) -> Iterator[Share]:
     staying = sum(map(now.weight_of, now.staying))
     if not staying:
         return
-    apart = [worker for worker in now.draining & now.owned.keys() if worker not in now.staying]
-    kept = NO_TASKS.union(*(now.target[worker] & now.owned[worker] for worker in apart))
+    kept = kept_by_draining(now)
     if now.lessons is not None:
         kept -= frozenset[TaskId]().union(*now.lessons.learning.values())
     spread = now.configured - kept

@@ -378,6 +378,17 @@ def test_half_warm_goes_before_cold() -> None:
     assert parse("T1") <= group.world.running("S4")
 
 
+def test_a_lesson_that_is_not_needed_ends_whatever_a_draining_worker_keeps() -> None:
+    """That is in nobody's share. What is new has no state, and only makes a rebalance."""
+    group = Group.stable(WHEN_READY, S1="T1 T2 T3", S2="T4 T5 T6", S3="T7 T8")
+    group.world.processes["S1"].asked.ask(ControlAction.DRAIN)
+    group.configure(["T1", "T2", "T3", "T4", "T5", "T6", "T8", "NEW"])
+    group.rebalances = len(group.world.rounds) - 1
+    group.rebalance(None, S1=Says("T1 T2 T3"), S2=Says("NEW T4 T5 T6"), S3=Says("T8", learning="T4"))
+    group.configure(["T1", "T2", "T3", "T4", "T8", "NEW", "NEWER"])
+    group.rebalance(None, S1=Says("T1 T2 T3"), S2=Says("NEW T4"), S3=Says("NEWER T8"))
+
+
 def test_an_owner_that_has_not_read_of_the_readiness_stops_in_a_round_of_its_own() -> None:
     group = stable_group(WHEN_READY)
     group.starts("S4")
