@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignment.model import Load, Round
-from airflow_provider.assignment.shares import Shares, minus
+from airflow_provider.assignment.shares import Shares, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 
@@ -33,6 +33,14 @@ class Draining:
     def without(self, tasks: Tasks) -> Draining:
         """A copy without tasks that are to run elsewhere."""
         return Draining(runs={worker: minus(share, tasks) for worker, share in self.runs.items()}, waits=self.waits)
+
+    def with_more(self, back: Shares) -> Draining:
+        """A copy in which they also keep what they get back.
+
+        :param back: what members get back, draining or not
+        """
+        more = {worker: plus(share, back.get(worker, NO_TASKS)) for worker, share in self.runs.items()}
+        return Draining(runs=more, waits=self.waits)
 
     def others(self, shares: Shares) -> Shares:
         """The shares of the other workers."""

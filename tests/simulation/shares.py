@@ -32,9 +32,8 @@ class Share:
 
 
 def kept_by_draining(now: Round) -> Tasks:
-    """What draining workers keep of what they have: it is in nobody's share, unless others learn it."""
-    apart = [worker for worker in now.draining & now.owned.keys() if worker not in now.staying]
-    return NO_TASKS.union(*(now.target[worker] & now.owned[worker] for worker in apart))
+    """What draining workers keep or get back: it is in nobody's share, unless others learn it."""
+    return NO_TASKS.union(*(now.target[worker] for worker in now.draining & now.owned.keys() - now.staying))
 
 
 def shares_of(now: Round) -> Iterator[Share]:

@@ -90,7 +90,7 @@ def settle(
         difference=difference,
         hand_over=handing,
         elsewhere=goes,
-        drains=draining(round, kept),
+        drains=draining(round, kept).with_more(handing.taken_back),
         lost_work=lost_work,
         kept=kept,
         at_once=merged((warm, grouped(half_warm.items()), own_and_learned, goes.at_once)),

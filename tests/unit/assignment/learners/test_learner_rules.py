@@ -188,6 +188,16 @@ def test_the_failure_of_a_worker_that_drains_counts() -> None:
     assert outcome.learning == {S2: NO_TASKS, S3: NO_TASKS, S4: tasks(1, 2)}
 
 
+def test_what_a_draining_worker_gets_back_is_in_nobodys_share() -> None:
+    group = group_of(7, LearnedRule.AT_REBALANCE, S2=tasks(0, 1, 2), S3=tasks(3, 4, 5), S4=tasks(6))
+    assert group.lessons == {TaskId("T", 0): S4}
+    group.draining.add(S2)
+    group.forgets_lessons("S4")
+    outcome = group.rebalance()
+    assert outcome.target[S2] == tasks(0, 1, 2)
+    assert outcome.learning[S4] == tasks(3), "of the other four, each is to have two"
+
+
 def test_what_has_failed_is_tried_nowhere_until_a_worker_comes_or_goes_or_its_job_is_submitted_anew() -> None:
     for again in ("join", "submit"):
         group = group_of(4, S2=tasks(0), S3=tasks(1, 2, 3))
