@@ -96,7 +96,7 @@ def other_slots(status: StatusSnapshot) -> str | None:
 
 class _Staying:
     """The workers that stay, and their tasks as the assignor shares them out: those with state, those of known cost,
-    and the others by number. No group has both of the first two kinds.
+    and the others by number. No group has both of the first two kinds, also if only a draining worker has one of them.
 
     :param left: the tasks of each worker
     :param unfinished: all tasks of the group
@@ -123,10 +123,11 @@ class _Staying:
         self._started = plus(frozenset(revocation_rank(status.tasks)), pinned)
         self._theirs = theirs
         learned = NO_TASKS.union(*record.learning.values())
-        stateful = theirs & learned
+        has_state = learned & unfinished
         if record.learns:
-            stateful |= {task for task in theirs if task.job in jobs.stateful}
-        self._stateful = stateful
+            has_state |= {task for task in unfinished if task.job in jobs.stateful}
+        self._by_number = bool(has_state)
+        self._stateful = stateful = theirs & has_state
         self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
         self._excess = _of_stateful(record, stateful, left)
         idle = stateful - self._started - learned
@@ -169,7 +170,7 @@ class _Staying:
             stays=self._started,
             costs=self._costs,
         )
-        kinds = Kinds.by_number(known) if self._stateful else Kinds.of(known)
+        kinds = Kinds.by_number(known) if self._by_number else Kinds.of(known)
         stateless = {worker: minus(tasks, self._stateful) for worker, tasks in self._left.items()}
         stay = {worker: kinds.by_slots(tasks) & self._started for worker, tasks in stateless.items()}
         even = self._excess.even(self._excess.stops())

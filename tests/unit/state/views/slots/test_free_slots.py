@@ -24,7 +24,7 @@ from airflow_provider.values.model import (
 )
 
 A0, A1, B0 = TaskId("a", 0), TaskId("a", 1), TaskId("b", 0)
-W1, W2 = WorkerId("w1"), WorkerId("w2")
+W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 
 
 @pytest.mark.parametrize(
@@ -236,6 +236,31 @@ def test_a_task_with_state_moves_if_it_waits_behind_one_without(
         workers={name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in owned},
     )
     assert bool(spare_capacity(jobs, status, wall_ms=0)) is helped, why
+
+
+@pytest.mark.parametrize("state", [False, True])
+def test_a_task_with_state_of_a_draining_worker_counts_when_the_assignor_is_asked(state: bool) -> None:
+    """The tasks of the others are then shared out by number, not by size: w1 has one more, and keeps what waits."""
+    group = Group({"w1": "s4 p", "w2": "s"}, protocol=SubProtocol.EXTENSIBLE)
+    job = replace(group.job, name="b")
+    plan = replace(PlanRecord.of(job, [{}], planned_by=W1, at_ms=0), stateful=state)
+    running = replace(group.status.tasks[A0], task=B0, worker=W3, fingerprint=plan.fingerprints[0])
+    workers = {
+        name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots, member_id=MemberId(name))
+        for name, slots in ((W1, 4), (W2, 4), (W3, 0))
+    }
+    status = replace(
+        group.status,
+        group=replace(
+            group.record,
+            assignment={**group.record.assignment, W3: frozenset({B0})},
+            members={name: MemberId(name) for name in workers},
+        ),
+        tasks={**group.status.tasks, B0: running},
+        workers=workers,
+    )
+    jobs = replace(group.jobs, jobs={**group.jobs.jobs, "b": job}, plans={**group.jobs.plans, "b": plan})
+    assert bool(spare_capacity(jobs, status, wall_ms=0)) is not state
 
 
 def test_a_free_slot_gets_a_task_with_state_that_waits_although_those_with_state_are_even() -> None:
