@@ -6,13 +6,13 @@ the reason. Each that ran there is a *suspect*, and is counted in its record: ``
 of thing, so their sum decides. All of them run again, and none has failed.
 
 *Trials.* A task that would reach the limit (``max_spark_deaths``) with the next death gets a trial. Those that wait for
-one come back in batches: first one task, then two, four, eight and so on, while nothing dies. While a batch is on
-trial, nothing else begins, and before it begins, all else must have run for the time of a trial. So a death during a
-trial counts for that batch alone. What ran well before goes on beside it: to stop it would take from it for certain
-what it may lose in a death. A task has stood its trial when it has run for a minute, or has ended. Then it is
-*acquitted*: its counts begin at zero. The same time acquits those that were counted and need no trial. Time in which
-their server does not answer, in which no process watches them, or after their Spark has ended, however long their code
-takes to notice, does not count (``trials.py``).
+one come back in batches: first one task, then two, four, eight and so on, while nothing dies. Planners need no slot, so
+they are tried while others wait for one. While a batch is on trial, nothing else begins, and before it begins, all else
+must have run for the time of a trial. So a death during a trial counts for that batch alone. What ran well before goes
+on beside it: to stop it would take from it for certain what it may lose in a death. A task has stood its trial when it
+has run for a minute, or has ended. Then it is *acquitted*: its counts begin at zero. The same time acquits those that
+were counted and need no trial. Time in which their server does not answer, in which no process watches them, or after
+their Spark has ended, however long their code takes to notice, does not count (``trials.py``).
 
 *Halving.* If a batch dies, its tasks have been counted once more than the others. What needs no trial comes back first,
 and then those that were counted less, all together, because the reason is not among them. Then the batch comes back in
@@ -307,7 +307,8 @@ class Suspects:
         if lone is None and waiting and self._some_return(runs, others, slots=slots, now_ms=now_ms):
             return Turn(others.union(run.task for run in waiting))
         batch = self._next_batch(ready, waiting) if lone is None else [lone]
-        fitting = _fitting(batch, runs, slots)
+        planners = [run for run in ready if run.task.is_planner]
+        fitting = _fitting(batch, runs, slots) or self._next_batch(planners, waiting)
         blocked = others.union(run.task for run in waiting) - {run.task for run in fitting or batch[:1]}
         if not fitting:
             return Turn(blocked)  # it waits for slots like all others

@@ -11,7 +11,7 @@ from executor_bench import A0, A1, A2, ME, bench
 from turned_clock import time_passes
 
 from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
-from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.worker.tasks.events import SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.last_record import first_run
 from airflow_provider.worker.tasks.runs.run_state import RunState
@@ -201,6 +201,17 @@ def test_a_trial_begins_when_what_runs_has_run_as_long_as_a_trial() -> None:
 def test_what_waits_for_a_trial_keeps_nobody_from_running_while_it_has_no_slot() -> None:
     runs = table(run_of(0, deaths=2), running(1, 0, began_ms=0), run_of(2))
     assert knowing(runs).turn(runs, slots=1, now_ms=5) == Turn(tasks(), None)
+
+
+@pytest.mark.parametrize("deaths", [2, 3], ids=["counted as often", "counted more often"])
+def test_a_planner_is_tried_while_other_suspects_wait_for_a_slot(deaths: int) -> None:
+    """Streams may keep all slots for ever."""
+    run = run_of(0, deaths=deaths)
+    planner = replace(run, work=replace(run.work, task=planner_of("z")))
+    runs = table(run_of(0, deaths=2), running(1, 0, began_ms=0), planner)
+    suspects = knowing(runs)
+    assert suspects.turn(runs, slots=1, now_ms=TRIAL_MS) == Turn(tasks(0), frozenset({planner.task}))
+    assert suspects.turn(runs, slots=2, now_ms=TRIAL_MS) == Turn(frozenset({planner.task}), tasks(0))
 
 
 def test_batches_grow_while_nothing_ends() -> None:
