@@ -42,8 +42,14 @@ class Culprits:
 
     @property
     def at_large(self) -> bool:
-        """Whether one of them runs, and will do so again."""
-        return any(task in process.running for process in self._world.members for task in self.after_ms)
+        """Whether one of them runs, or is a planner that waits, and so will do so again. Other tasks of a group at rest
+        wait only for slots.
+        """
+        return any(
+            task in process.running or (task.is_planner and task in process.tasks.held)
+            for process in self._world.members
+            for task in self.after_ms
+        )
 
     def _end(self, process: Process, task: TaskId, start: int) -> None:
         if not process.alive or process.running.get(task) != start:

@@ -93,6 +93,18 @@ def test_a_planner_is_found_like_a_task(back_ms: tuple[int, int] | None) -> None
     assert world.culprits.deaths <= most_deaths(4, 1)
 
 
+def test_a_planner_that_waits_for_its_trial_is_at_large() -> None:
+    """It may fail long after the others have come to rest, and no round follows when a planner has ended."""
+    world = group(3, 1, seed=1, back_ms=ONLY_SPARK)
+    tasks, planner = {TaskId("a", index) for index in range(3)}, planner_of("p")
+    world.configure({*tasks, planner})
+    world.culprits.after_ms[planner] = 100
+    world.run_until(lambda: world.culprits.deaths > 0 and world.settled and running(world) == tasks, within_ms=HOUR_MS)
+    assert world.culprits.at_large
+    world.run_until(lambda: failed(world) == {planner}, within_ms=HOUR_MS)
+    assert not world.culprits.at_large
+
+
 def test_people_who_kill_processes_fail_nobody() -> None:
     """Each kill comes in the middle of a trial."""
     world = group(8, 1, seed=2, back_ms=SOON_BACK)
