@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from simulation.world import World
+from collections.abc import Sequence
+from dataclasses import replace
 
-from airflow_provider.values.model import TaskId
+from simulation.world import SETTINGS, World
+
+from airflow_provider.values.model import ConnectProtocol, TaskId
 
 SLOTS = 2
 WORKERS = ("w1", "w2", "w3")
@@ -63,6 +66,47 @@ def test_a_free_slot_is_filled_although_an_even_spread_would_need_a_stop() -> No
     assert world.settled, world.story()
     assert world.running("w1") == stays
     assert sorted(len(world.running(worker)) for worker in WORKERS[1:]) == [0, 1]
+
+
+def with_state(workers: int, tasks: Sequence[int]) -> World:
+    """A group in which a task with state waits at w1, and one without has ended at the last worker.
+
+    :param tasks: how many there were without state, and with
+    """
+    world = World(
+        3,
+        slots=(SLOTS,),
+        settings=replace(SETTINGS, protocol=ConnectProtocol.EXTENSIBLE),
+        stateful=frozenset("s"),
+    )
+    for worker in WORKERS[:workers]:
+        world.start(worker)
+    for jobs in ("b", "bs"):
+        wanted = {TaskId(job, index) for job, number in zip(jobs, tasks, strict=False) for index in range(number)}
+        world.configure(wanted)
+        world.run_until(lambda: world.settled)
+    (waits,) = world.processes["w1"].tasks.held - world.running("w1")
+    assert waits.job == "s"
+    (ends,) = (task for task in world.running(WORKERS[workers - 1]) if task.job == "b")
+    world.finish(ends)
+    world.run(10_000)
+    assert world.settled, world.story()
+    return world
+
+
+def test_a_free_slot_is_filled_with_a_task_with_state_of_which_another_worker_has_more() -> None:
+    world = with_state(2, (2, 3))
+    assert [len(world.running(worker)) for worker in WORKERS[:2]] == [SLOTS, SLOTS]
+
+
+def test_a_task_with_state_waits_for_a_slot_if_it_would_be_one_too_many_elsewhere() -> None:
+    """Each worker has a task of s, and what runs is not stopped for a free slot. The next round spreads the others."""
+    world = with_state(3, (4, 3))
+    assert [len(world.running(worker)) for worker in WORKERS] == [SLOTS, SLOTS, SLOTS - 1]
+    world.configure(world.jobs.written | {TaskId("b", 4)})
+    world.run(10_000)
+    assert world.settled, world.story()
+    assert [len(world.running(worker)) for worker in WORKERS] == [SLOTS] * 3
 
 
 def test_all_tasks_finish() -> None:
