@@ -24,6 +24,9 @@ class Parcels:
         """PySpark invalidates Python's import caches then, which two threads can't do at once (KeyError)."""
         self._folder: ScratchFolder | None = None
         self._archives: dict[str, Path | None] = {}
+        self._found: dict[tuple[str, bool], list[Path]] = {}
+        """By module, and whether it was imported when it was looked for. To look takes tenths of a second: too long for
+        each of a thousand tasks, which would wait for each other."""
 
     def send(self, session: SparkSession, module: str, sent: frozenset[str]) -> frozenset[str]:
         """Let functions of this session import the modules of the job in ``module``, as far as they are known: its
@@ -44,16 +47,23 @@ class Parcels:
     def close(self) -> None:
         with self._lock:
             self._archives.clear()
+            self._found.clear()
             folder, self._folder = self._folder, None
             if folder is not None:
                 folder.remove()
 
     def _of(self, module: str) -> list[Path]:
         with self._lock:
-            if self._folder is None:
-                self._folder = ScratchFolder()
-            sources = list(sources_of(module))
-            for source in sources:
-                if source.name not in self._archives:
-                    self._archives[source.name] = packed(source, self._folder.path)
-            return [archive for source in sources if (archive := self._archives[source.name]) is not None]
+            looked_for = module, module in sys.modules
+            if looked_for not in self._found:
+                self._found[looked_for] = self._look_for(module)
+            return self._found[looked_for]
+
+    def _look_for(self, module: str) -> list[Path]:
+        if self._folder is None:
+            self._folder = ScratchFolder()
+        sources = list(sources_of(module))
+        for source in sources:
+            if source.name not in self._archives:
+                self._archives[source.name] = packed(source, self._folder.path)
+        return [archive for source in sources if (archive := self._archives[source.name]) is not None]
