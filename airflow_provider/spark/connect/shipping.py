@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.local.application.scratch import ScratchFolder
 from airflow_provider.spark.local.shipping import packed
@@ -14,14 +16,19 @@ from airflow_provider.spark.local.sources import sources_of
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
+_AT_ONCE: Final = 8
+"""So many sessions are sent something at the same time. For one alone the server mostly waits, for its own small
+processes among others; a thousand would be done no sooner."""
+_TRIES: Final = 20
+
 
 class Parcels:
     """The modules of jobs, packed once for all sessions of a worker. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sending = threading.Lock()
-        """PySpark invalidates Python's import caches then, which two threads can't do at once (KeyError)."""
+        self._sending = threading.BoundedSemaphore(_AT_ONCE)
+        self._path = threading.Lock()
         self._folder: ScratchFolder | None = None
         self._archives: dict[str, Path | None] = {}
         self._found: dict[tuple[str, bool], list[Path]] = {}
@@ -37,12 +44,19 @@ class Parcels:
         """
         archives = [str(archive) for archive in self._of(module) if str(archive) not in sent]
         if archives:
-            with self._sending:
-                session.addArtifacts(*archives, pyfile=True)
-                # PySpark adds them to this process's import path, too. But they are deleted before this process ends,
-                # and it has the modules anyway. A new list, because another thread may be iterating over the old one.
-                sys.path = [entry for entry in sys.path if entry not in archives]
+            try:
+                with self._sending:
+                    _send(session, archives)
+            finally:
+                self._take_from_path(archives)
         return frozenset(archives)
+
+    def _take_from_path(self, archives: list[str]) -> None:
+        """PySpark adds them to this process's import path, too. But they are deleted before this process ends, and it
+        has the modules anyway.
+        """
+        with self._path:  # a new list, because another thread may be iterating over the old one
+            sys.path = [entry for entry in sys.path if entry not in archives]
 
     def close(self) -> None:
         with self._lock:
@@ -67,3 +81,14 @@ class Parcels:
             if source.name not in self._archives:
                 self._archives[source.name] = packed(source, self._folder.path)
         return [archive for source in sources if (archive := self._archives[source.name]) is not None]
+
+
+def _send(session: SparkSession, archives: Iterable[str]) -> None:
+    """PySpark first invalidates Python's import caches. If two threads do so at once, one of them may find that the
+    other has deleted what it is about to delete.
+    """
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(KeyError):
+            session.addArtifacts(*archives, pyfile=True)
+            return
+    session.addArtifacts(*archives, pyfile=True)

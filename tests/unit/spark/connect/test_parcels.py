@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.spark.connect import shipping
 from airflow_provider.spark.connect.shipping import Parcels
@@ -17,13 +20,25 @@ HELP = "parcel_help"
 
 
 class Session:
-    """Keeps the names of what it is sent, without the digest of the content."""
+    """Keeps the names of what it is sent, without the digest of the content.
 
-    def __init__(self) -> None:
+    :param collides: how often another thread invalidates Python's import caches at the same time
+    :param together: waits for other sessions that are sent something
+    """
+
+    def __init__(self, *, collides: int = 0, together: threading.Barrier | None = None) -> None:
         self.sent: set[str] = set()
+        self._collides = collides
+        self._together = together
 
     def addArtifacts(self, *archives: str, pyfile: bool) -> None:  # noqa: N802 - PySpark's
         assert pyfile
+        sys.path.insert(1, archives[0])
+        if self._together is not None:
+            self._together.wait(DEADLINE_S)
+        if self._collides:
+            self._collides -= 1
+            raise KeyError(archives[0])
         self.sent |= {Path(archive).name.rpartition("-")[0] for archive in archives}
 
 
@@ -49,15 +64,47 @@ def test_what_the_tasks_of_a_job_import_is_looked_for_before_and_after_their_mod
     (tmp_path / "late" / f"{HELP}.py").touch()
     (tmp_path / "parcel_job.py").write_text(f"import sys\nsys.path.append({str(tmp_path / 'late')!r})\nimport {HELP}")
     parcels, sessions = Parcels(), [Session() for _ in range(3)]
-    first: list[frozenset[str]] = [send(parcels, session) for session in sessions]
+    first: list[frozenset[str]] = [send(parcels, session, module="parcel_job") for session in sessions]
     assert [HELP in session.sent for session in sessions] == [False] * 3
     importlib.import_module("parcel_job")
     for session, sent in zip(sessions, first, strict=True):
-        send(parcels, session, sent)
+        send(parcels, session, sent, "parcel_job")
     assert [session.sent for session in sessions] == [{"airflow_provider", "parcel_job", HELP}] * 3
     assert looks == ["parcel_job"] * 2
     parcels.close()
 
 
-def send(parcels: Parcels, session: Any, sent: frozenset[str] = frozenset()) -> frozenset[str]:
-    return parcels.send(session, "parcel_job", sent)
+def send(parcels: Parcels, session: Any, sent: frozenset[str] = frozenset(), module: str = __name__) -> frozenset[str]:
+    return parcels.send(session, module, sent)
+
+
+def test_sessions_do_not_wait_until_others_have_been_sent_theirs() -> None:
+    """The server takes a while for each: of a thousand that wait for each other most don't begin for minutes."""
+    parcels, together = Parcels(), threading.Barrier(2)
+    sessions: list[Any] = [Session(together=together) for _ in range(2)]
+    path = list(sys.path)
+    threads = [threading.Thread(target=parcels.send, args=(each, __name__, frozenset())) for each in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert all({"airflow_provider", __name__} <= session.sent for session in sessions)
+    assert sys.path == path
+    parcels.close()
+
+
+def test_a_session_is_sent_its_modules_again_if_another_thread_was_in_pysparks_way() -> None:
+    """Two threads can't invalidate import caches at the same time."""
+    parcels, session = Parcels(), Session(collides=2)
+    send(parcels, session)
+    assert session.sent
+    parcels.close()
+
+
+def test_what_could_not_be_sent_does_not_stay_on_the_import_path() -> None:
+    """A thousand tasks whose server ends meanwhile would each leave something there."""
+    parcels, path = Parcels(), list(sys.path)
+    with pytest.raises(KeyError):
+        send(parcels, Session(collides=1_000))
+    assert sys.path == path
+    parcels.close()
