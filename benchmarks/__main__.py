@@ -17,6 +17,7 @@ from benchmarks import (
     declarative_crowd,
     declarative_large,
     declarative_stop,
+    detached_culprit,
     detached_kill,
     detached_watch,
     looks,
@@ -58,6 +59,7 @@ LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "declarative_crowd": declarative_crowd.run,
     "declarative_large": declarative_large.run,
     "declarative_stop": declarative_stop.run,
+    "detached_culprit": detached_culprit.run,
     "detached_kill": detached_kill.run,
     "detached_watch": detached_watch.run,
 }

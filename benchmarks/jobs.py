@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.job import TaskContext, spark_job
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 MONTHS: Final = range(1, 13)
@@ -52,3 +53,33 @@ def ticking(spark: SparkSession, task: TaskContext) -> StreamingQuery:
     ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
     writer = ticks.writeStream.format("noop").option("checkpointLocation", task.checkpoint_location)
     return writer.trigger(processingTime=f"{task.config['every_s']:g} seconds").start()
+
+
+@spark_job(plan=lambda job: [{**job.config, "index": index} for index in range(job.max_tasks)])
+def quiet(spark: SparkSession, task: TaskContext) -> StreamingQuery:
+    """A stream that has one small batch when it starts, and then waits for a day. The one with the index ``culprit``
+    ends its server, as if that were out of memory.
+    """
+    ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    trigger = "1 day"
+    if task.config["index"] == task.config["culprit"]:
+        ticks, trigger = ticks.where(_ends_server(task.config["after_s"])), "1 second"
+    writer = ticks.writeStream.format("noop").option("checkpointLocation", task.checkpoint_location)
+    return writer.trigger(processingTime=trigger).start()
+
+
+def _ends_server(after_s: float) -> Column:
+    """A condition that kills the JVM that evaluates it, if that is so many seconds after now."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    due = time.time() + after_s
+
+    @F.udf("boolean")
+    def ends(_: int) -> bool:
+        import psutil
+
+        if time.time() >= due:
+            next(each for each in psutil.Process().parents() if each.name() == "java").kill()
+        return True
+
+    return ends("value")
