@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,9 +40,7 @@ def order(function: str, index: int = 0, **config: Any) -> TaskOrder:
 
 
 @spark_job
-def use_a_view_in_threads(spark: SparkSession, task: TaskContext) -> list[Any]:
-    from concurrent.futures import ThreadPoolExecutor
-
+def use_a_view_in_threads(spark: SparkSession, task: TaskContext) -> Any:
     from pyspark.sql import SparkSession
 
     rows = task.config["rows"]
@@ -61,17 +60,20 @@ def use_a_view_in_threads(spark: SparkSession, task: TaskContext) -> list[Any]:
             sorted(session.getTags()),
         ]
 
-    SEEN[f"pool-{rows}"] = pool = ThreadPoolExecutor(1)
+    def ask_late() -> object:
+        assert SIGNALS["ended"].wait(DEADLINE_S)
+        return SparkSession.active()
+
+    pool = SEEN["shared"]
     pool.submit(make).result()
     SIGNALS[f"made-{rows}"].set()
     assert SIGNALS[f"go-{rows}"].wait(DEADLINE_S)
+    SEEN.setdefault("late", []).append(SEEN["own"].submit(ask_late))
     return pool.submit(look).result()
 
 
 @spark_job
 def work_on_in_a_thread(_spark: SparkSession, task: TaskContext) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     from pyspark.sql import SparkSession
 
     def work() -> None:
@@ -84,13 +86,15 @@ def work_on_in_a_thread(_spark: SparkSession, task: TaskContext) -> None:
         pool.submit(work).result()
 
 
-async def test_threads_of_a_task_have_its_session_and_its_tags_and_others_none(
+async def test_calls_in_a_shared_pool_have_the_session_and_tags_of_their_task_and_others_none(
     runner: ConnectRunner, events: Events
 ) -> None:
     from pyspark.sql import SparkSession
 
     sizes = (3, 5)
     SIGNALS.update({f"{name}-{rows}": threading.Event() for name in ("made", "go") for rows in sizes})
+    SIGNALS["ended"] = threading.Event()
+    SEEN.update(shared=ThreadPoolExecutor(1), own=ThreadPoolExecutor(2))
     tasks = {rows: order("use_a_view_in_threads", rows, rows=rows) for rows in sizes}
     for rows, task in tasks.items():
         await runner.start(task)
@@ -98,14 +102,17 @@ async def test_threads_of_a_task_have_its_session_and_its_tags_and_others_none(
     for rows, task in tasks.items():
         SIGNALS[f"go-{rows}"].set()
         assert await events.result(task.task) == [True, True, rows, str(rows), [f"tag-{rows}"]]
-        with SEEN[f"pool-{rows}"] as pool:
-            for ask in (SparkSession.builder.getOrCreate, SparkSession.active):
+    SIGNALS["ended"].set()
+    with SEEN["own"], SEEN["shared"] as pool:
+        for late in SEEN["late"]:
+            with pytest.raises(ForeignThreadError, match=r"the task of thread '.*' has ended"):
+                late.result()
+        for ask in (SparkSession.builder.getOrCreate, SparkSession.active):
+            for asked in (ask, pool.submit(ask).result):
                 with pytest.raises(ForeignThreadError, match="belongs to no task"):
-                    ask()
-                with pytest.raises(ForeignThreadError, match=r"the task of thread '.*' has ended"):
-                    pool.submit(ask).result()
-            assert SparkSession.getActiveSession() is None
-            assert pool.submit(SparkSession.getActiveSession).result() is None
+                    asked()
+        assert SparkSession.getActiveSession() is None
+        assert pool.submit(SparkSession.getActiveSession).result() is None
 
 
 async def test_what_a_thread_of_a_task_does_there_is_stopped_with_it(runner: ConnectRunner, events: Events) -> None:

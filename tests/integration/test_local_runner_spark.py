@@ -6,6 +6,7 @@ With the local runner it is a JVM started by the worker's process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -15,6 +16,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -111,8 +113,6 @@ async def test_views_settings_and_the_active_session_are_the_tasks_own(runner: L
 
 @spark_job
 def use_a_view_in_threads(spark: SparkSession, task: TaskContext) -> object:
-    from concurrent.futures import ThreadPoolExecutor
-
     from pyspark.sql import SparkSession
 
     rows = task.config["rows"]
@@ -130,14 +130,19 @@ def use_a_view_in_threads(spark: SparkSession, task: TaskContext) -> object:
             session.sparkContext.getLocalProperty("spark.scheduler.pool"),
         ]
 
-    with ThreadPoolExecutor(1) as pool:
+    with contextlib.ExitStack() as mine:
+        pool = SEEN.get("shared") or mine.enter_context(ThreadPoolExecutor(1))
         pool.submit(make).result()
         SIGNALS[f"made-{rows}"].set()
         assert SIGNALS[f"go-{rows}"].wait(DEADLINE_S)
         return pool.submit(look).result()
 
 
-async def test_threads_of_a_task_have_its_session_and_its_pool(runner: LocalRunner, events: Events) -> None:
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+async def test_threads_of_a_task_have_its_session_and_its_pool_and_so_have_its_calls_in_a_shared_one(
+    shared: bool, runner: LocalRunner, events: Events
+) -> None:
+    SEEN["shared"] = ThreadPoolExecutor(1) if shared else None
     SIGNALS.update({name: threading.Event() for name in ("made-3", "made-5", "go-3", "go-5")})
     tasks = {rows: order("use_a_view_in_threads", rows, rows=rows) for rows in (3, 5)}
     for rows, task in tasks.items():
@@ -147,29 +152,39 @@ async def test_threads_of_a_task_have_its_session_and_its_pool(runner: LocalRunn
         SIGNALS[f"go-{rows}"].set()
         pool = {3: "task-0", 5: "task-1"}[rows]
         assert await events.result(task.task) == [True, rows, str(rows), pool]
+    if shared:
+        SEEN["shared"].shutdown()
 
 
 @spark_job
-def leave_a_thread(spark: SparkSession, task: TaskContext) -> object:
-    from concurrent.futures import ThreadPoolExecutor
+def leave_a_thread(_spark: SparkSession, _task: TaskContext) -> object:
+    from pyspark.sql import SparkSession
+
+    def ask_late() -> object:
+        assert SIGNALS["ended"].wait(DEADLINE_S)
+        return SparkSession.active()
 
     SEEN["pool"] = ThreadPoolExecutor(1)
-    SEEN["pool"].submit(spark.range(1).count).result()
+    SEEN["late"] = [SEEN["pool"].submit(ask_late) for _ in range(2)]
     return None
 
 
 async def test_threads_without_a_task_get_no_session_but_an_error(runner: LocalRunner, events: Events) -> None:
     from pyspark.sql import SparkSession
 
+    SIGNALS["ended"] = threading.Event()
     task = order("leave_a_thread")
     await runner.start(task)
     assert await events.result(task.task) is None
+    SIGNALS["ended"].set()
     with SEEN["pool"] as pool:
-        for ask in (SparkSession.builder.getOrCreate, SparkSession.active):
-            with pytest.raises(ForeignThreadError, match="belongs to no task"):
-                ask()
+        for late in SEEN["late"]:
             with pytest.raises(ForeignThreadError, match=r"the task of thread '.*' has ended"):
-                pool.submit(ask).result()
+                late.result()
+        for ask in (SparkSession.builder.getOrCreate, SparkSession.active):
+            for asked in (ask, pool.submit(ask).result):
+                with pytest.raises(ForeignThreadError, match="belongs to no task"):
+                    asked()
 
 
 async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(

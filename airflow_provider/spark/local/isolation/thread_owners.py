@@ -1,4 +1,5 @@
-"""Which task a thread belongs to: the one whose thread has started it, whatever library did that.
+"""Which task a thread belongs to: the one whose thread has started it, whatever library did that. While it runs what
+another task has handed to its pool, it belongs to that one (:mod:`.pools`).
 
 PySpark has an active session for the process, or for a thread, and a new thread has nothing of the one that starts it.
 But tasks share a process here. So while Spark runs, ``Thread.start`` hands the owner on, and ``SparkSession.active()``
@@ -9,21 +10,26 @@ what else a thread needs to work for a task.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
+
+from airflow_provider.spark.local.isolation.pools import Carry, methods_that_carry
 
 _CLIENTS: Final = frozenset({"py4j", "grpc"})
 """Their threads serve all tasks, whoever was first to need them."""
 
 _here = threading.local()
 _originals: list[tuple[type, str, Any]] = []
+_INHERITED: Final = object()
+"""In the place of an original that a class has from another one."""
 _start_as_python_does = threading.Thread.start
 
 Take: TypeAlias = "Callable[[], None]"
-"""Called first in a thread that was started: it takes what was handed on."""
+"""Called in a thread that begins to work for a task: it takes what was handed on."""
 
 
 class ForeignThreadError(RuntimeError):
@@ -37,11 +43,18 @@ class Owner:
     :param session: of the task
     :param hand_on: called in a thread that starts another one; None: there is nothing to hand on, as Spark has ended
     :ivar ended: its task has ended, so its threads get no session any more
+    :ivar for_calls: what was handed on with its first call in a pool, for all others, because to ask Spark takes longer
+        than a short call
     """
 
     session: Any
     hand_on: Callable[[], Take | None]
     ended: bool = False
+    for_calls: Take | None = None
+
+
+OwnerHere: TypeAlias = "Callable[[], Owner | None]"
+"""Gives the owner of the thread that calls it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +83,7 @@ def disown_threads() -> None:
     owner: Owner | None = getattr(_here, "owner", None)
     if owner is not None:
         owner.ended = True
+        owner.for_calls = None
     _here.owner = None
 
 
@@ -112,6 +126,15 @@ def install(sessions: Sessions) -> None:
         sessions.configure(self, session)
         return session
 
+    _patch(sessions.kind, "getActiveSession", classmethod(get_active_session))
+    _patch(sessions.kind, "active", classmethod(lambda _: session_here()))
+    _patch(sessions.kind.Builder, "getOrCreate", get_or_create)
+    _patch(threading.Thread, "start", _start_of(owner_here))
+    for kind, name, method in methods_that_carry(_carry_of(owner_here)):
+        _patch(kind, name, method)
+
+
+def _start_of(owner_here: OwnerHere) -> Callable[[threading.Thread], None]:
     def start(thread: threading.Thread) -> None:
         owner = None if _is_started_by_client() else owner_here()
         take = None if owner is None else owner.hand_on()
@@ -119,10 +142,24 @@ def install(sessions: Sessions) -> None:
             thread.run = _run_for(owner, take, thread.run)  # type: ignore[method-assign]  # of one thread only
         _start_as_python_does(thread)
 
-    _patch(sessions.kind, "getActiveSession", classmethod(get_active_session))
-    _patch(sessions.kind, "active", classmethod(lambda _: session_here()))
-    _patch(sessions.kind.Builder, "getOrCreate", get_or_create)
-    _patch(threading.Thread, "start", start)
+    return start
+
+
+def _carry_of(owner_here: OwnerHere) -> Carry:
+    def carry(function: Callable[..., Any]) -> Callable[..., Any]:
+        owner = owner_here()
+        if owner is not None and owner.for_calls is None and not owner.ended:
+            owner.for_calls = owner.hand_on()
+
+        def call_for_owner(*args: Any, **kwargs: Any) -> Any:
+            if getattr(_here, "owner", None) is owner:
+                return function(*args, **kwargs)
+            with _lent_to(owner, owner_here()):
+                return function(*args, **kwargs)
+
+        return call_for_owner
+
+    return carry
 
 
 def _is_started_by_client() -> bool:
@@ -137,12 +174,33 @@ def _is_started_by_client() -> bool:
 def uninstall() -> None:
     """The inverse of :func:`install`."""
     while _originals:
-        setattr(*_originals.pop())
+        kind, name, original = _originals.pop()
+        if original is _INHERITED:
+            delattr(kind, name)
+        else:
+            setattr(kind, name, original)
 
 
-def _patch(owner: type, name: str, value: object) -> None:
-    _originals.append((owner, name, owner.__dict__[name]))
-    setattr(owner, name, value)
+def _patch(kind: type, name: str, value: object) -> None:
+    _originals.append((kind, name, kind.__dict__.get(name, _INHERITED)))
+    setattr(kind, name, value)
+
+
+@contextlib.contextmanager
+def _lent_to(owner: Owner | None, lender: Owner | None) -> Iterator[None]:
+    """This thread works for ``owner``, and then for the lender again, unless the lender's task has ended."""
+    back = None if owner is None or lender is None or lender.ended else lender.hand_on()
+    mine: Owner | None = getattr(_here, "owner", None)
+    _here.owner = owner
+    take = None if owner is None else owner.for_calls
+    if take is not None:
+        take()
+    try:
+        yield
+    finally:
+        _here.owner = None if mine is None or mine.ended else mine
+        if back is not None:
+            back()
 
 
 def _run_for(owner: Owner, take: Take, run: Callable[[], None]) -> Callable[[], None]:
