@@ -186,6 +186,7 @@ def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
 
 def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
     run = x.runs[task]
+    x.known_faults.finished(task)
     if not task.is_planner:
         x.evidence.went_well()
         x.close(run, TaskState.FINISHED, event.result, event.wrote)
@@ -267,7 +268,7 @@ def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
 def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
     run = forgiven(x.runs[task], now_ms=x.now)
     message, traceback = event.failure.message, event.failure.traceback
-    pause_ms = x.known_faults.pause_ms(task, x.now)
+    pause_ms = x.known_faults.pause_ms(run, x.now)
     if pause_ms is None:
         _try_again(x, _failed_here(x, run, x.failure(message, traceback)))
         return

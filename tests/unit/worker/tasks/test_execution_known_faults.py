@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from execution_script import A0, A1, Script, words, written
 
-from airflow_provider.state.records import TaskFailure, TaskState
+from airflow_provider.state.records import TaskFailure, TaskKind, TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import ArmTimer, Command, TellOfTask
-from airflow_provider.worker.tasks.events import SparkFaltered
+from airflow_provider.worker.tasks.events import EndWritten, SparkFaltered
 
 NULL = TaskFailure.of("Spark has null metrics")
 
@@ -56,8 +56,31 @@ def test_what_it_meets_again_and_again_is_its_own_fault() -> None:
     assert (failed.failures, failed.error) == (1, NULL)
 
 
-def test_faults_that_are_far_apart_never_add_up() -> None:
+def test_a_task_that_takes_hours_to_meet_it_does_not_do_so_for_ever() -> None:
+    """As one that cancels its own Spark jobs by way of the JVM: it begins anew each time."""
     script = Script(retries=0).running(A0)
+    for _ in range(10):
+        assert written(faltered(script), TaskState.PENDING).failures == 0
+        script.wait(60_000)
+        script.begin(A0)
+        script.wait(4 * 3_600_000)
+    assert written(faltered(script), TaskState.FAILED).failures == 1
+
+
+def test_what_it_has_met_does_not_count_in_its_next_run() -> None:
+    script = Script(retries=0).running(A0)
+    for run_key in ("second", "third"):
+        assert written(falters(script, 6), TaskState.PENDING).failures == 0
+        script.wait(60_000)
+        script.begin(A0)
+        script.finish(A0)
+        script.answer(EndWritten, A0)
+        script.define(run_key=run_key)
+        script.running(A0)
+
+
+def test_a_streams_faults_that_are_far_apart_never_add_up() -> None:
+    script = Script(retries=0, kind=TaskKind.STREAMING).running(A0)
     for _ in range(30):
         assert written(faltered(script), TaskState.PENDING).failures == 0
         script.wait(1_000)
