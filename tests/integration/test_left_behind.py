@@ -1,4 +1,4 @@
-"""What a task leaves behind in the process and the Spark that it shares with others."""
+"""What a task leaves behind in the process and the Spark that it shares with others, and what it ends there."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import logging
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from runner_bench import SEEN, Events, order_of
+from runner_bench import SEEN, Events, holding, let_go, order_of
+from waiting import eventually
 
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.runner import SparkFaltered
 from airflow_provider.spark.runners.local import LocalRunner
 
 if TYPE_CHECKING:
@@ -105,3 +110,83 @@ async def test_data_that_a_task_has_cached_ends_with_it_but_not_what_all_share(
         await runner.start(task)
         assert await events.result(task.task) == [before + 3, 1_000], "its own two, and the shared one"
     assert "is cached again" not in caplog.text
+
+
+@spark_job
+def work_beside(spark: SparkSession, task: TaskContext) -> object:
+    from pyspark.sql.functions import udf
+
+    started, held = task.config["started"], task.config["held"]
+
+    @udf("long")
+    def hold(value):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
+        Path(started).touch()
+        while Path(held).exists():
+            time.sleep(0.01)
+        return value
+
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    spark.sparkContext.setJobGroup("same", "of two tasks", interruptOnCancel=True)
+    spark.sparkContext.addJobTag("same")
+    row = spark.range(1).select(hold("id")).collect()[0]
+    goes_on = query.isActive
+    query.stop()
+    return [row[0], goes_on]
+
+
+@spark_job
+def cancel_everything(spark: SparkSession, task: TaskContext) -> object:
+    context = spark.sparkContext
+    context.setJobGroup("same", "of two tasks")
+    context.addJobTag("same")
+
+    def ends_its_own(cancel: Callable[[], object]) -> bool:
+        with ThreadPoolExecutor(1) as pool:
+            endless = pool.submit(spark.range(10**15).selectExpr("sum(id % 7)").collect)
+            while not endless.done():
+                cancel()
+                time.sleep(0.05)
+            return "[SPARK_JOB_CANCELLED]" in str(endless.exception())
+
+    spark.stop()
+    for query in spark.streams.active:
+        query.stop()
+    cancels = (
+        context.cancelAllJobs,
+        partial(context.cancelJobGroup, "same"),
+        partial(context.cancelJobsWithTag, "same"),
+    )
+    return [ends_its_own(cancel) for cancel in cancels]
+
+
+async def test_a_task_cancels_and_stops_only_its_own(
+    runner: LocalRunner, events: Events, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    beside = order("work_beside", **holding(tmp_path, 0).config)
+    await runner.start(beside)
+    await eventually(Path(beside.config["started"]).exists)
+    task = order("cancel_everything")
+    await runner.start(task)
+    assert await events.result(task.task) == [True, True, True]
+    let_go(beside)
+    assert await events.result(beside.task) == [0, True]
+    assert "A task called cancelAllJobs(): only its own are cancelled" in caplog.text
+
+
+@spark_job
+def cancel_all_by_way_of_the_jvm(spark: SparkSession, task: TaskContext) -> None:
+    spark._jsparkSession.sparkContext().cancelAllJobs()
+
+
+async def test_nobody_pays_for_what_a_task_cancels_by_way_of_the_jvm(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    beside = order("work_beside", **holding(tmp_path, 0).config)
+    await runner.start(beside)
+    await eventually(Path(beside.config["started"]).exists)
+    task = order("cancel_all_by_way_of_the_jvm")
+    await runner.start(task)
+    assert await events.result(task.task) is None
+    faltered = await events.last(beside.task)
+    assert isinstance(faltered, SparkFaltered)
+    assert "cancellation of all jobs" in faltered.error

@@ -67,7 +67,9 @@ class WriterToBlame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NobodyToBlame:
-    """A known fault of Spark or its connectors has ended the attempt. The next one does not meet it."""
+    """A known fault of Spark or its connectors, or an unknown task, has ended the attempt. The next one does not meet
+    that.
+    """
 
     error: str
     traceback: str
@@ -168,6 +170,8 @@ _KNOWN_FAULTS: Final = re.compile(
             # The Kafka connector, when the first batch of a query is one that was interrupted: it has been written, and
             # only its metrics fail (``KafkaMicroBatchStream.metrics``).
             rf"java\.lang\.NullPointerException: {_OF_METRICS}",
+            # Somebody has cancelled the jobs of all tasks, by way of the JVM: it is not known who.
+            rf"{_OF_SPARK}\[SPARK_JOB_CANCELLED\] Job \d+ cancelled as part of cancellation of all jobs",
         )
     )
 )

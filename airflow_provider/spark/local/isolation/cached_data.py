@@ -24,6 +24,11 @@ def own_what_is_cached(session: SparkSession, owner: str) -> None:
     session.conf.set(_OWNER, owner)
 
 
+def owner_of(session: SparkSession) -> str | None:
+    """Who owns what is cached in this session; None: no task."""
+    return session.conf.get(_OWNER, None)
+
+
 def persist_for_all(data: DataFrame) -> DataFrame:
     """Cache data that does not end with the task that caches it."""
     conf = data.sparkSession.conf

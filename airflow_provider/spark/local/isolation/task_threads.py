@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.local.isolation.own_jobs import methods_that_spare_others
 from airflow_provider.spark.local.isolation.thread_owners import (
     Owner,
     Sessions,
@@ -54,7 +55,15 @@ def install_task_threads(for_nobody: Callable[[], SparkSession]) -> None:
         module = type(session)._get_j_spark_session_module(session._jvm)
         module.applyModifiableSettings(session._jsparkSession, builder._options)
 
-    install(Sessions(kind=SparkSession, configure=configure, found=_query_here, for_nobody=for_nobody))
+    install(
+        Sessions(
+            kind=SparkSession,
+            configure=configure,
+            found=_query_here,
+            for_nobody=for_nobody,
+            methods=methods_that_spare_others(),
+        )
+    )
 
 
 def uninstall_task_threads() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -65,12 +65,14 @@ class Sessions:
     :param configure: applies the settings of a builder to the session that it returns
     :param found: the owner of a thread that no task's thread has started
     :param for_nobody: what a thread of no task gets
+    :param methods: others that depend on who calls them, each with its class and name
     """
 
     kind: Any
     configure: Callable[[Any, Any], None]
     found: Callable[[], Owner | None] = lambda: None
     for_nobody: Callable[[], Any]
+    methods: Iterable[tuple[type, str, Callable[..., Any]]] = ()
 
 
 def own_this_thread(owner: Owner) -> None:
@@ -130,7 +132,7 @@ def install(sessions: Sessions) -> None:
     _patch(sessions.kind, "active", classmethod(lambda _: session_here()))
     _patch(sessions.kind.Builder, "getOrCreate", get_or_create)
     _patch(threading.Thread, "start", _start_of(owner_here))
-    for kind, name, method in methods_that_carry(_carry_of(owner_here)):
+    for kind, name, method in (*methods_that_carry(_carry_of(owner_here)), *sessions.methods):
         _patch(kind, name, method)
 
 

@@ -47,6 +47,7 @@ CONFLICTS = [
 FAULTS = [
     "org.apache.spark.SparkException: [USER_RAISED_EXCEPTION] [CONCURRENT_STREAM_LOG_UPDATE] as in the docs",
     "org.apache.spark.SparkException: Job aborted",
+    "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 4 cancelled part of cancelled job group mine",
     "java.lang.IllegalStateException: it looks like this: Race while writing batch 7",
     "org.apache.iceberg.exceptions.ValidationException: Cannot find field 'day' in struct",
     "org.apache.iceberg.exceptions.NoSuchTableException: CommitFailedException",
@@ -65,6 +66,7 @@ KNOWN_FAULTS = (
     "org.apache.spark.SparkException: Python worker failed to connect back.",
     f"org.apache.spark.SparkException: {STREAM_FAILED}Python worker failed to connect back.",
     f"java.lang.NullPointerException: {NULL} is null",
+    "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 4 cancelled as part of cancellation of all jobs",
 )
 
 
