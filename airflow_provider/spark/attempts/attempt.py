@@ -39,6 +39,7 @@ from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.job.loading import JOB_RAISES, check_allowed, load_job
 from airflow_provider.spark.job.planning import make_plan
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
+from airflow_provider.spark.local.errors import within_limits
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
@@ -227,7 +228,8 @@ def _run(
     task: TaskContext,
 ) -> TaskFinished:
     check_allowed(order.entry_point, allowed)
-    session.open()
+    with within_limits("open a Spark session"):
+        session.open()
     guard.begin()
     emit(TaskStarted(order=order, handle=session.handle))
     guard.wait_until_told()

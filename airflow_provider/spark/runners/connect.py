@@ -16,6 +16,7 @@ from airflow_provider.spark.connect.shipping import Parcels
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import EndlessLease, Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
+from airflow_provider.spark.local.errors import UsedUpError
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
@@ -160,3 +161,5 @@ async def close_connection(connection: ServerConnection, *, timeout_s: float) ->
         log.warning(
             "The Spark Connect server has not answered within %.3g s; its sessions end by themselves", timeout_s
         )
+    except UsedUpError as error:
+        log.warning("The sessions of the Spark Connect server end by themselves: %s", error)

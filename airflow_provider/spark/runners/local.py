@@ -17,6 +17,7 @@ from airflow_provider.spark.local.application.spark_application import (
 )
 from airflow_provider.spark.local.application.watch import look_at
 from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
+from airflow_provider.spark.local.errors import UsedUpError
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
@@ -113,3 +114,5 @@ async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:
         await wait_at_most(timeout_s, in_thread(lambda: APPLICATION.release(user), "spark-stop"))
     except DeadlineError:
         log.warning("Spark has not stopped within %.3g s; it ends with this process", timeout_s)
+    except UsedUpError as error:
+        log.warning("Spark can't be stopped, and ends with this process: %s", error)

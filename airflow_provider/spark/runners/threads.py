@@ -9,15 +9,22 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from airflow_provider.spark.local.errors import within_limits
+
 T = TypeVar("T")
 
 
 def start_thread(target: Callable[[], None], name: str) -> None:
-    threading.Thread(target=target, name=name, daemon=True).start()
+    """:raises UsedUpError: if this process can have no more threads"""
+    with within_limits("start a thread"):
+        threading.Thread(target=target, name=name, daemon=True).start()
 
 
 async def in_thread(function: Callable[[], T], name: str) -> T:
-    """Call a function in a thread of its own; returns or raises what it does."""
+    """Call a function in a thread of its own; returns or raises what it does.
+
+    :raises UsedUpError: if this process can have no more threads
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

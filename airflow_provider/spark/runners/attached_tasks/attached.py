@@ -11,20 +11,23 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from airflow_provider.spark.attempts.attempt import run_attempt
-from airflow_provider.spark.attempts.failures import Mask, nothing_secret
+from airflow_provider.spark.attempts.failures import Mask, nothing_secret, why_no_spark
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.job.planning import SESSION_KEY
+from airflow_provider.spark.local.errors import UsedUpError
 from airflow_provider.spark.local.sight import LOOK_S, Sight
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     WARM_UP_ENDS,
+    NoSparkToWarmUp,
     OnEvent,
     RunnerClosedError,
     RunnerEvent,
     ServersSilent,
+    SparkAbsent,
     SparkEnded,
     StillRunningError,
     TaskFinished,
@@ -140,7 +143,12 @@ class AttachedRunner:
         warming = self._warming[order.task] = Warming(order, self._session(order), loop.create_future())
         self._learning.add(warming.ended)
         warming.ended.add_done_callback(self._learning.discard)
-        start_thread(lambda: self._learn(warming, loop), f"learn-{order.task}")
+        try:
+            start_thread(lambda: self._learn(warming, loop), f"learn-{order.task}")
+        except UsedUpError as error:
+            warming.ended.set_result(None)
+            absent = NoSparkToWarmUp(order=order, error=why_no_spark(error, self._mask))
+            loop.call_soon(self._heard_of_warm_up, warming, absent)
         self._watch_on()
 
     def stop_warming(self, task: TaskId) -> None:
@@ -205,7 +213,11 @@ class AttachedRunner:
 
     def _start_cold(self, attempt: AttachedAttempt) -> None:
         loop = asyncio.get_running_loop()
-        start_thread(lambda: self._run(attempt, loop), f"task-{attempt.order.task}")
+        try:
+            start_thread(lambda: self._run(attempt, loop), f"task-{attempt.order.task}")
+        except UsedUpError as error:
+            absent = SparkAbsent(order=attempt.order, error=why_no_spark(error, self._mask))
+            loop.call_soon(self._heard, attempt, absent)
 
     def _hand_over(self, warming: Warming, order: TaskOrder) -> bool:
         """:returns: whether the attempt continues with the warm-up"""

@@ -13,7 +13,7 @@ from airflow_provider.spark.attempts.attempt import ended_by, lease_over
 from airflow_provider.spark.attempts.blame import spark_to_blame
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job.fencing import AttemptGuard
-from airflow_provider.spark.local.errors import SparkGoneError
+from airflow_provider.spark.local.errors import SparkGoneError, UsedUpError
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.runner import (
     LastEvent,
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 BATCH_S: Final = 1.5
 """How long a query that is told to stop may take to complete its current batch, which would be repeated otherwise."""
 _LOOK_S: Final = 0.01
+_NO_THREAD_S: Final = 1.0
 CANCEL_INTERVAL_S: Final = 0.2
 """How often a stopping task's Spark jobs are cancelled: it may start another one at any time."""
 
@@ -86,8 +87,15 @@ class AttachedAttempt:
         if not begun:
             self.session.give_up()
         elif not told_before:
-            start_thread(self._stop, f"stop-{self.order.task}")
+            self._begin_to_stop()
         return begun
+
+    def _begin_to_stop(self) -> None:
+        try:
+            start_thread(self._stop, f"stop-{self.order.task}")
+        except UsedUpError as error:
+            log.warning("Task %s can't be stopped yet; trying again: %s", self.order.label, error)
+            self.ended.get_loop().call_later(_NO_THREAD_S, self._begin_to_stop)
 
     def _stop(self) -> None:
         try:

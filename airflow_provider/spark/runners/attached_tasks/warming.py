@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job import SparkJob
+from airflow_provider.spark.local.errors import UsedUpError
 from airflow_provider.spark.runner import TaskOrder, WarmUpEvent, WarmUpProgressed
 from airflow_provider.spark.runners.attached_tasks.attached_attempt import CANCEL_INTERVAL_S, AttachedAttempt
 from airflow_provider.spark.runners.attached_tasks.sessions import AttachedSession
@@ -100,7 +101,10 @@ class Warming:
     def _stop_warm_up(self) -> None:
         if not self._warm and not self._guard.stopping:
             self._guard.stop()
-            start_thread(self._cancel_until_warm, f"stop-warm-up-{self.order.task}")
+            try:
+                start_thread(self._cancel_until_warm, f"stop-warm-up-{self.order.task}")
+            except UsedUpError as error:
+                log.warning("The Spark jobs of the warm-up of %s are not cancelled: %s", self.order.label, error)
 
     # ---- in threads of its own
 

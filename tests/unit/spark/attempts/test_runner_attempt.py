@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from dataclasses import replace
 from typing import Any
@@ -219,6 +220,16 @@ def test_a_task_for_which_spark_does_not_start_has_not_failed() -> None:
 
     attempt = Attempt(order("fail"), session=Absent())
     assert attempt.last == SparkAbsent(order=attempt.order, error="there is no Java")
+
+
+def test_neither_has_one_whose_session_needs_more_files_than_its_worker_may_open() -> None:
+    class UsedUp(FakeSession):
+        def open(self) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    attempt = Attempt(order("fail"), session=UsedUp())
+    assert isinstance(attempt.last, SparkAbsent)
+    assert attempt.last.error.startswith("this process can't open a Spark session: a limit of it is reached")
 
 
 def test_a_job_that_exits_has_failed() -> None:
