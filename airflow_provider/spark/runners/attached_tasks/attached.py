@@ -42,7 +42,7 @@ from airflow_provider.spark.runners.attached_tasks.attached_attempt import Attac
 from airflow_provider.spark.runners.attached_tasks.progress_polling import ProgressPolling, all_done
 from airflow_provider.spark.runners.attached_tasks.sessions import AttachedSession, Spark, Sparks
 from airflow_provider.spark.runners.attached_tasks.warming import Warming
-from airflow_provider.spark.runners.attached_tasks.worker_logging import WorkerLogging
+from airflow_provider.spark.runners.attached_tasks.worker_process import WorkerProcess
 from airflow_provider.spark.runners.no_session import NoSession
 from airflow_provider.spark.runners.threads import in_thread, start_thread
 from airflow_provider.values.deadlines import Deadline
@@ -109,7 +109,7 @@ class AttachedRunner:
         self._warming: dict[TaskId, Warming] = {}
         self._learning: set[asyncio.Future[None]] = set()
         self._progress = ProgressPolling(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
-        self._logging = WorkerLogging.as_it_is()
+        self._process = WorkerProcess.as_it_is()
         self._closed = False
 
     @property
@@ -281,7 +281,7 @@ class AttachedRunner:
         """Check Spark regularly while anything runs."""
         while self._attempts or self._warming:
             await asyncio.sleep(LOOK_S)
-            self._logging.put_back()
+            self._process.put_back()
             self._look_who_awaits_spark()
             sparks = {attempt.session.spark for attempt in self._attempts.values()}
             sparks |= {warming.session.spark for warming in self._warming.values()}
@@ -353,7 +353,7 @@ class AttachedRunner:
         if self._awaits_spark:
             self._look_who_awaits_spark()
         if isinstance(event, LAST_EVENTS):
-            self._logging.put_back()
+            self._process.put_back()
             attempt.ended.set_result(None)
             if attempt in self._abandoned:
                 self._abandoned.discard(attempt)

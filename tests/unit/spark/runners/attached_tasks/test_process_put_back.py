@@ -1,0 +1,115 @@
+"""The code of a task can't break what its worker and others use, although all run in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from begun import begins_at_once
+from waiting import DEADLINE_S, eventually
+
+from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.job.planning import SESSION_KEY
+from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.spark.runners.attached_tasks.worker_process import WorkerProcess
+from airflow_provider.spark.runners.local import LocalRunner
+from airflow_provider.values.model import Epoch, TaskId
+
+
+def check_sockets() -> None:
+    assert socket.getdefaulttimeout() is None
+
+
+def warn_beside() -> None:
+    warnings.warn("the library of another task says this", ImportWarning, stacklevel=1)
+
+
+CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "sockets": (lambda: socket.setdefaulttimeout(1e-4), check_sockets),
+    "warnings": (lambda: warnings.simplefilter("error", ImportWarning), warn_beside),
+    "stdout": (lambda: sys.stdout.close(), lambda: print("said beside")),
+    "stderr": (lambda: sys.stderr.close(), lambda: logging.getLogger().error("said beside")),
+}
+"""What a task does, and what others can do nevertheless."""
+MAY_END = threading.Event()
+
+
+class Changes(SparkJob):
+    def run(self, spark: object, task: TaskContext) -> None:
+        CHANGES[task.config["by"]][0]()
+        assert task.config["at"] == "end" or MAY_END.wait(DEADLINE_S)
+
+
+@contextlib.contextmanager
+def streams_to(file: Path) -> Iterator[None]:
+    """Where the standard streams of this process write to, one of which a handler of logging has. This is for the body
+    of a test: pytest changes them before.
+    """
+    root, descriptor = logging.getLogger(), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("stdout", "stderr"):
+            patched.setattr(sys, name, open(descriptor, "a", closefd=False))  # noqa: SIM115
+        handler = logging.StreamHandler(sys.stderr)
+        root.addHandler(handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            left = sys.stdout, sys.stderr
+    for stream in left:
+        stream.close()
+    os.close(descriptor)
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    MAY_END.clear()
+    yield
+    MAY_END.set()
+    socket.setdefaulttimeout(None)
+
+
+@pytest.mark.parametrize(("by", "at"), [*((by, "end") for by in CHANGES), ("stdout", "while it runs")])
+async def test_others_go_on_when_a_task_has_changed_what_they_use(
+    by: str, at: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with streams_to(tmp_path / "said"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)
+        runner = begins_at_once(LocalRunner(lambda _: None, allowed=[__name__]))
+        config = {SESSION_KEY: False, "by": by, "at": at}
+        task = TaskId("changes", 0)
+        await runner.start(TaskOrder(task=task, entry_point=f"{__name__}:Changes", config=config, epoch=Epoch(1)))
+        await eventually(lambda: "for this whole process; put back" in caplog.text)
+        CHANGES[by][1]()
+        MAY_END.set()
+        assert await runner.close() == frozenset()
+    assert by not in {"stdout", "stderr"} or "said beside" in (tmp_path / "said").read_text()
+
+
+def test_what_breaks_nothing_stays(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        process = WorkerProcess.as_it_is()
+        warnings.simplefilter("always", BytesWarning)
+        patched.setattr(sys, "stdout", sys.stderr)
+        process.put_back()
+        assert ("always", None, BytesWarning, None, 0) in warnings.filters
+        assert sys.stdout is sys.stderr
+    assert "put back" not in caplog.text
+
+
+def test_a_stream_whose_file_is_closed_too_takes_all_and_keeps_nothing(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "stdout", (tmp_path / "out").open("w"))
+        process = WorkerProcess.as_it_is()
+        sys.stdout.close()
+        process.put_back()
+        print("is lost, and is no error")
+        sys.stdout.close()
