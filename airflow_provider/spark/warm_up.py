@@ -19,6 +19,7 @@ from airflow_provider.spark.attempts.blame import (
     blame,
 )
 from airflow_provider.spark.attempts.failures import Mask
+from airflow_provider.spark.attempts.forks import only_in_this_process
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local.streaming.checkpoint_files import read_newest
 from airflow_provider.spark.runner import (
@@ -98,9 +99,10 @@ def warm_up(
     :param tell: called with the progress, from 0 to 1
     """
     try:
-        job = load()
-        if not guard.stopping:
-            _follow(_steps(job, session, order, guard), guard, tell)
+        with only_in_this_process():
+            job = load()
+            if not guard.stopping:
+                _follow(_steps(job, session, order, guard), guard, tell)
     except BaseException as error:
         if guard.stopping:
             log.debug("The warm-up of task %s ended while stopping", order.task, exc_info=error)

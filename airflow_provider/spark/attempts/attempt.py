@@ -23,6 +23,7 @@ from airflow_provider.spark.attempts.failures import (
     describe,
     nothing_secret,
 )
+from airflow_provider.spark.attempts.forks import only_in_this_process
 from airflow_provider.spark.job import (
     FencedError,
     JobContext,
@@ -157,11 +158,12 @@ def run_attempt(
     """
     try:
         try:
-            if order.task.is_planner:
-                last: LastEvent = _plan(order, guard, session, allowed, emit)
-            else:
-                task = task_context(order, guard, session, applications=applications)
-                last = _run(order, guard, session, allowed, emit, mask, job, task)
+            with only_in_this_process():
+                if order.task.is_planner:
+                    last: LastEvent = _plan(order, guard, session, allowed, emit)
+                else:
+                    task = task_context(order, guard, session, applications=applications)
+                    last = _run(order, guard, session, allowed, emit, mask, job, task)
         finally:
             session.close()
         if guard.stopping:

@@ -1,0 +1,40 @@
+"""Ends the processes that a job's code has forked and that come back from it. They would go on as the worker: they
+would report how the task has ended, and close its session, by connections to Spark that the worker itself still uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import NoReturn
+
+
+@contextlib.contextmanager
+def only_in_this_process() -> Iterator[None]:
+    """Calls a job's code. Another process than the one that calls this never leaves it."""
+    here = os.getpid()
+    try:
+        yield
+    except BaseException as error:
+        if os.getpid() != here:
+            _end(error)
+        raise
+    if os.getpid() != here:
+        _end(None)
+
+
+def _end(error: BaseException | None) -> NoReturn:
+    """End as Python ends a process, but with nothing of what the worker does at its end."""
+    status = 0 if error is None else 1
+    try:
+        if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+            status = error.code or 0
+        elif error is not None:
+            traceback.print_exception(error)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(status)

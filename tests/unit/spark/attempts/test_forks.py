@@ -1,0 +1,76 @@
+"""A job's code that forks the process of its worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from attempt_jobs import JOBS, order
+from fake_session import FakeSession
+
+from airflow_provider.spark.attempts.attempt import run_attempt
+from airflow_provider.spark.attempts.failures import nothing_secret
+from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.runner import TaskFinished, WarmUpReady
+from airflow_provider.spark.warm_up import WarmUpGuard, warm_up
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+ENDS: dict[str, tuple[Any, int]] = {
+    "returns": (lambda: None, 0),
+    "sys.exit()": (sys.exit, 0),
+    "sys.exit(7)": (lambda: sys.exit(7), 7),
+    "fails": (lambda: [][0], 1),
+}
+_CAME_BACK = 99
+
+
+def forked(end: str) -> int:
+    """The exit status of a child that ends in this way."""
+    child = os.fork()
+    if not child:
+        ENDS[end][0]()
+        return -1
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Forks(SparkJob):
+    def run(self, spark: object, task: TaskContext) -> int:
+        return forked(task.config["end"])
+
+    def warm_up(self, spark: object, task: TaskContext) -> None:
+        assert forked("returns") in {0, -1}
+
+
+class Session(FakeSession):
+    """One that ends the child if it comes back: it must not go on with the tests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process = os.getpid()
+
+    def close(self) -> None:
+        if os.getpid() != self.process:
+            os._exit(_CAME_BACK)
+        super().close()
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_a_child_that_comes_back_from_a_jobs_code_ends_there(end: str) -> None:
+    guard, session = AttemptGuard(EndlessLease()), Session()
+    guard.proceed()
+    last = run_attempt(order("forks", end=end), guard, session, [JOBS], lambda _: None, job=Forks())
+    assert isinstance(last, TaskFinished), last
+    assert last.result == ENDS[end][1]
+    assert session.closed == 1
+
+
+def test_so_does_one_of_a_warm_up() -> None:
+    to_warm, process = replace(order("forks"), bounded=True), os.getpid()
+    done = warm_up(to_warm, WarmUpGuard(), Session(), Forks, lambda _far: None, nothing_secret)
+    if os.getpid() != process:
+        os._exit(_CAME_BACK)
+    assert done.outcome == WarmUpReady(order=to_warm)
