@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from runner_bench import SEEN, Events, holding, let_go, order_of
-from waiting import eventually
+from runner_bench import SEEN, SIGNALS, Events, holding, let_go, order_of
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import SparkFaltered
@@ -33,6 +36,11 @@ def kept_in_memory(spark: SparkSession) -> int:
     return int(spark._jsparkSession.sparkContext().getPersistentRDDs().size())
 
 
+def log_level(spark: SparkSession) -> str:
+    jvm: Any = spark._jvm
+    return str(jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString())
+
+
 @spark_job
 def see_what_is_cached(spark: SparkSession, task: TaskContext) -> Any:
     return kept_in_memory(spark)
@@ -47,6 +55,12 @@ def change_the_process(spark: SparkSession, task: TaskContext) -> Any:
     signal.setitimer(signal.ITIMER_VIRTUAL, 1e6)
     os.environ["COSPARK_LEFT"] = "by a task"
     os.chdir(task.config["folder"])
+    sys.path.append("left by a task")
+    sys.setrecursionlimit(sys.getrecursionlimit() + 7)
+    json.dumps = partial(json.dumps)
+    SEEN["context"] = spark.sparkContext
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setCheckpointDir(task.config["folder"])
     SEEN["child"] = subprocess.Popen(["sleep", "1000000"])
     spark.range(5).createOrReplaceGlobalTempView("left")
     spark.newSession().range(3, 8).cache().count()
@@ -63,6 +77,11 @@ def see_the_process(spark: SparkSession, task: TaskContext) -> Any:
         timer,
         os.environ["COSPARK_LEFT"],
         str(Path.cwd()),
+        sys.path[-1],
+        sys.getrecursionlimit(),
+        type(json.dumps).__name__,
+        log_level(spark),
+        str(spark.sparkContext.getCheckpointDir()).startswith(f"file:{task.config['folder']}/"),
         spark.table("global_temp.left").count(),
         kept_in_memory(spark),
     ]
@@ -73,18 +92,24 @@ async def test_what_belongs_to_the_process_stays_when_a_task_has_ended(
 ) -> None:
     monkeypatch.chdir(Path.cwd())  # restored at the end
     monkeypatch.setenv("COSPARK_LEFT", "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(json, "dumps", json.dumps)
+    limit = sys.getrecursionlimit()
     handler = signal.getsignal(signal.SIGUSR1)
     for name in ("change_the_process", "see_the_process"):
         task = order(name, folder=str(tmp_path))
         await runner.start(task)
         last = await events.result(task.task)
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    sys.setrecursionlimit(limit)
     child = SEEN["child"]
     goes_on = child.poll() is None
     child.kill()
     child.wait()
-    assert last == [True, "by a task", str(tmp_path), 5, SEEN["cached"]]
+    of_process = [True, "by a task", str(tmp_path), "left by a task", limit + 7, "partial"]
+    assert last == [*of_process, "ERROR", True, 5, SEEN["cached"]]
     assert goes_on
+    SEEN["context"].setLogLevel("WARN")  # the JVM goes on when Spark has ended
     SEEN["held"].unpersist(blocking=True)  # other tests count what is cached
     assert "only works in main thread" in SEEN["refused"]
     assert signal.getsignal(signal.SIGUSR1) is handler
@@ -110,6 +135,28 @@ async def test_data_that_a_task_has_cached_ends_with_it_but_not_what_all_share(
         await runner.start(task)
         assert await events.result(task.task) == [before + 3, 1_000], "its own two, and the shared one"
     assert "is cached again" not in caplog.text
+
+
+@spark_job
+def cache_the_same(spark: SparkSession, task: TaskContext) -> Any:
+    data = spark.range(1_234).cache()
+    data.count()
+    SIGNALS[f"cached-{task.index}"].set()
+    assert SIGNALS[f"go-{task.index}"].wait(DEADLINE_S)
+    return [data.storageLevel.useMemory, data.count()]
+
+
+async def test_what_two_tasks_have_cached_ends_with_the_first_and_is_read_again(
+    runner: LocalRunner, events: Events
+) -> None:
+    SIGNALS.update({f"{name}-{index}": threading.Event() for name in ("cached", "go") for index in range(2)})
+    tasks = [order("cache_the_same", index) for index in range(2)]
+    for task in tasks:
+        await runner.start(task)
+        await eventually(SIGNALS[f"cached-{task.task.index}"].is_set)
+    for task, still in zip(tasks, (True, False), strict=True):
+        SIGNALS[f"go-{task.task.index}"].set()
+        assert await events.result(task.task) == [still, 1_234]
 
 
 @spark_job

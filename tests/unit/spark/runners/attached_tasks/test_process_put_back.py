@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import socket
+import subprocess
 import sys
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -113,3 +116,32 @@ def test_a_stream_whose_file_is_closed_too_takes_all_and_keeps_nothing(tmp_path:
         process.put_back()
         print("is lost, and is no error")
         sys.stdout.close()
+
+
+ALARM = """
+    import asyncio, signal
+    from airflow_provider.spark.job import SparkJob
+    from airflow_provider.spark.runner import TaskOrder
+    from airflow_provider.spark.runners.local import LocalRunner
+    from airflow_provider.values.model import TaskId
+
+    class Alarm(SparkJob):
+        def run(self, spark, task):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            task.wait(1e6)
+
+    async def main():
+        runner = LocalRunner(lambda event: runner.proceed(event.order.task), allowed=["__main__"])
+        config = {"session": False}
+        await runner.start(TaskOrder(task=TaskId("a", 0), entry_point="__main__:Alarm", config=config, epoch=1))
+        await asyncio.sleep(1e6)
+
+    asyncio.run(main())
+"""
+
+
+def test_a_timers_signal_ends_the_worker() -> None:
+    """It has no handler: Python refuses to set one in the thread of a task."""
+    code = textwrap.dedent(ALARM).replace('"session"', repr(SESSION_KEY))
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=DEADLINE_S, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGALRM, b"")
