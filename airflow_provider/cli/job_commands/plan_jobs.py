@@ -17,8 +17,9 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError
 from airflow_provider.spark.job import JobContext
-from airflow_provider.spark.job.loading import JOB_RAISES, EntryPointError, load_job
+from airflow_provider.spark.job.loading import EntryPointError, load_job
 from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.spark.job.raised import Naming
 from airflow_provider.state.operations.deciding import altered
 from airflow_provider.state.operations.operations import AlterJob, NoJobError, OperationError
 from airflow_provider.state.operations.preview import preview
@@ -105,9 +106,10 @@ def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, An
         max_tasks=definition.parts,
         run_key=definition.run_key or None,
     )
+    failed = f"the planner of job {definition.name!r} failed"
     try:
-        job = load_job(definition.entry_point, allowed)
-        return make_plan(job, context)
+        with Naming(lambda said: ValueError(f"{failed}: {said}"), EntryPointError, PlanError):
+            return make_plan(load_job(definition.entry_point, allowed), context)
     except EntryPointError as elsewhere:
         raise OperationError(
             f"{elsewhere} (the plan is made on this machine: the job must be importable here, and be"
@@ -115,7 +117,3 @@ def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, An
         ) from elsewhere
     except PlanError as wrong:
         raise ValueError(str(wrong)) from wrong
-    except JOB_RAISES as failed:
-        raise ValueError(
-            f"the planner of job {definition.name!r} failed: {type(failed).__name__}: {failed}"
-        ) from failed

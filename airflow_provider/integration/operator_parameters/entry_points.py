@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from airflow_provider.integration.operator_parameters.parameters import is_template
 from airflow_provider.spark.job import FunctionJob, SparkJob
+from airflow_provider.spark.job.raised import Naming
 
 _OF_DAG_FILES: Final = "unusual_prefix_"
 """Airflow imports each DAG file under a name that begins with this and that nobody else can import."""
@@ -42,10 +43,11 @@ def _check_is_there(job: Any, name: str) -> None:
     module = sys.modules.get(job.__module__)
     if module is None:
         return
-    try:
-        there = attrgetter(name)(module)
-    except AttributeError:
-        there = None
+    with Naming(lambda said: ValueError(f"entry_point: looking for {name} in its module failed with {said}")):
+        try:
+            there = attrgetter(name)(module)
+        except AttributeError:
+            there = None
     if not _is_job(there):
         raise ValueError(
             f"entry_point: workers import {name}, but in {job.__module__} this is {there!r}: put the decorator above"
@@ -87,8 +89,9 @@ def _importable_name(file: Path) -> str | None:
 
 
 def _is_found(name: str, file: Path) -> bool:
-    try:
-        found = find_spec(name)
-    except (ImportError, ValueError):  # a folder on the way is hidden by a module, or has been made by hand
-        return False
+    with Naming(lambda said: ValueError(f"entry_point: importing the packages of {name} failed with {said}")):
+        try:
+            found = find_spec(name)
+        except (ImportError, ValueError):  # a folder on the way is hidden by a module, or has been made by hand
+            return False
     return found is not None and found.origin == str(file)

@@ -37,8 +37,9 @@ from airflow_provider.spark.job import (
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.config_schema import config_schema_to_publish
 from airflow_provider.spark.job.fencing import AttemptGuard
-from airflow_provider.spark.job.loading import JOB_RAISES, check_allowed, load_job
+from airflow_provider.spark.job.loading import check_allowed, load_job
 from airflow_provider.spark.job.planning import make_plan
+from airflow_provider.spark.job.raised import is_of_job
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.local.errors import within_limits
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
@@ -270,7 +271,9 @@ def _named_by(job: SparkJob, task: TaskContext, order: TaskOrder, mask: Mask) ->
     """What the task reads and writes, as its job declares it. If this fails, the task runs nevertheless."""
     try:
         named = job.lineage(task)
-    except JOB_RAISES as wrong:
+    except BaseException as wrong:
+        if not is_of_job(wrong):
+            raise
         problem = describe(wrong, mask)
     else:
         if isinstance(named, Lineage):

@@ -15,12 +15,12 @@ from airflow_provider.spark.attempts.failures import (
     describe,
     describe_query,
     is_retryable,
-    message_of,
     traceback_of_query,
     traceback_tail,
     why_no_spark,
 )
 from airflow_provider.spark.attempts.spark_errors import thrown_as, thrown_in
+from airflow_provider.spark.job.raised import message_of
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
 
 
@@ -86,7 +86,7 @@ def blame(error: BaseException, explain: Callable[[BaseException], BaseException
     """
     try:
         return _judge(explain(error), mask)
-    except Exception as wrong:  # noqa: BLE001  the attempt has ended, even if its error can't be described
+    except BaseException as wrong:  # noqa: BLE001  the attempt has ended, even if its error can't be described
         short = f"{type(error).__name__}; its message can't be shown, because that failed with {type(wrong).__name__}"
         return TaskToBlame(error=short, traceback="", retryable=is_retryable(error))
 

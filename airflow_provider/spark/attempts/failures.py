@@ -22,6 +22,7 @@ from airflow_provider.spark.attempts.spark_errors import (
 from airflow_provider.spark.job.allowed_applications import ApplicationNotAllowedError
 from airflow_provider.spark.job.loading import EntryPointError
 from airflow_provider.spark.job.planning import PlanError
+from airflow_provider.spark.job.raised import message_of
 from airflow_provider.spark.job.session_conf import SessionConfError
 
 Mask: TypeAlias = Callable[[str], str]
@@ -146,14 +147,6 @@ def _in_full(error: BaseException) -> str:
     """The type and the message of an error, with the traceback of an executor's Python."""
     text = without_java_frames(message_of(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def message_of(error: BaseException) -> str:
-    """Its message, whatever class it is of."""
-    try:
-        return str(error)
-    except Exception as wrong:  # noqa: BLE001  the error may be of a job's own class: report it in any case
-        return f"its message can't be shown, because that failed with {type(wrong).__name__}"
 
 
 def _from_job_on(frames: TracebackType | None) -> TracebackType | None:

@@ -96,7 +96,7 @@ def text_of(error: BaseException) -> str:
     details = getattr(error, "details", None)
     try:
         return str(details() if callable(details) else error)
-    except Exception:  # noqa: BLE001 - the error may be of a job's own class: it is reported whatever that does
+    except BaseException:  # noqa: BLE001 - the error may be of a job's own class: it is reported whatever that does
         return ""
 
 

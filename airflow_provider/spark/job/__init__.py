@@ -52,6 +52,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias
 
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.asset_writes import AssetWrites
+from airflow_provider.spark.job.raised import Naming
 from airflow_provider.spark.job.rehearsing import Rehearsal
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 
@@ -156,12 +157,17 @@ class _FencedWrite:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         self._guard.check()
-        self._write(batch, batch_id)
+        with Naming(_write_failed, Exception):  # PySpark can't send anything else to the JVM
+            self._write(batch, batch_id)
         self._guard.check_lease()
 
     def __reduce__(self) -> Any:
         """Pickled, it is only ``write``: another process does not know the lease."""
         return _bare, (self._write,)
+
+
+def _write_failed(said: str) -> RuntimeError:
+    return RuntimeError(f"the function of foreachBatch failed with {said}")
 
 
 def _bare(write: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], object]:

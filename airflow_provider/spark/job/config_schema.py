@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.job.loading import JOB_RAISES, EntryPointError, JobCodeError, load_job
+from airflow_provider.spark.job.loading import EntryPointError, JobCodeError, load_job
+from airflow_provider.spark.job.raised import Naming
 from airflow_provider.state.records.jobs_topic.plans import LARGEST_SCHEMA
 from airflow_provider.state.records.json_value import NotJsonError, to_small_json_value
 
@@ -119,25 +119,18 @@ def config_schema_to_publish(job: SparkJob) -> dict[str, Any] | None:
     without importing the job. None: no record takes it.
     """
     try:
-        schema: dict[str, Any] = to_small_json_value(json_schema_of(job) or {}, LARGEST_SCHEMA)
+        with _failing_by_name(job, NotJsonError):
+            schema: dict[str, Any] = to_small_json_value(_json_schema_of(job) or {}, LARGEST_SCHEMA)
     except (SchemaError, NotJsonError) as wrong:
         log.warning("There is no form for the config of %s: its declaration %s", type(job).__qualname__, wrong)
         return None
     return schema
 
 
-@contextmanager
-def _failing_by_name(job: SparkJob) -> Iterator[None]:
+def _failing_by_name(job: SparkJob, *passing: type[Exception]) -> Naming:
     """Name the declaration whose code fails: a property, a validator of a model, ``__post_init__`` of a dataclass."""
-    try:
-        yield
-    except SchemaError:
-        raise
-    except JOB_RAISES as failed:
-        raise SchemaError(
-            f"{type(job).__qualname__}.config_schema can't be used: its code failed with"
-            f" {type(failed).__name__}: {failed}"
-        ) from failed
+    of = f"{type(job).__qualname__}.config_schema"
+    return Naming(lambda said: SchemaError(f"{of} can't be used: its code failed with {said}"), SchemaError, *passing)
 
 
 def _json_schema_of(job: SparkJob) -> dict[str, Any] | None:

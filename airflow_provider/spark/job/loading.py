@@ -12,15 +12,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from airflow_provider.spark.job import SparkJob
+from airflow_provider.spark.job.raised import Naming
 
 _MOST_SHOWN: Final = 100
 _NAME: Final = r"[^\W\d]\w*"
 _ENTRY_POINT: Final = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*):(?P<attribute>{_NAME}(?:\.{_NAME})*)")
-
-JOB_RAISES: Final = (Exception, SystemExit)
-"""What a job's code may raise while it is imported, planned or checked. ``sys.exit()`` there ends the job's code, and
-not the process that has called it.
-"""
 
 
 class EntryPointError(Exception):
@@ -51,18 +47,17 @@ def load_job(entry_point: str, allowed: Iterable[str]) -> SparkJob:
     """
     module_name, attribute = _parse(entry_point)
     check_allowed(entry_point, allowed)
-    target = _attribute_of(entry_point, _import(entry_point, module_name), attribute)
-    if isinstance(target, SparkJob):
-        return target
-    if isinstance(target, type) and issubclass(target, SparkJob):
-        try:
-            return target()
-        except JOB_RAISES as error:
-            raise JobCodeError(
-                entry_point,
-                f"{target.__qualname__}() failed with {type(error).__name__}: {error};"
-                " a job's class must be callable without arguments",
-            ) from error
+    module = _import(entry_point, module_name)
+    with _naming(entry_point, f"looking for {attribute} in module {module_name} failed with"):
+        target = _attribute_of(entry_point, module, attribute)
+        if isinstance(target, SparkJob):
+            return target
+        made_by = target if isinstance(target, type) and issubclass(target, SparkJob) else None
+    if made_by is not None:
+        with _naming(
+            entry_point, f"{attribute}() failed with", hint="; a job's class must be callable without arguments"
+        ):
+            return made_by()
     hint = (
         "decorate it with @spark_job"
         if callable(target) and not isinstance(target, type)
@@ -94,9 +89,15 @@ def _parse(entry_point: str) -> tuple[str, str]:
     return match["module"], match["attribute"]
 
 
+def _naming(entry_point: str, what: str, *passing: type[Exception], hint: str = "") -> Naming:
+    """:raises JobCodeError: in its context, if the job's code fails"""
+    return Naming(lambda said: JobCodeError(entry_point, f"{what} {said}{hint}"), EntryPointError, *passing)
+
+
 def _import(entry_point: str, module_name: str) -> object:
     try:
-        return importlib.import_module(module_name)
+        with _naming(entry_point, f"importing module {module_name} failed with", ModuleNotFoundError):
+            return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if module_name == missing or module_name.startswith(f"{missing}."):
@@ -104,10 +105,6 @@ def _import(entry_point: str, module_name: str) -> object:
         else:
             problem = f"module {module_name} needs the module {missing}, which this worker does not have"
         raise EntryPointError(entry_point, problem) from error
-    except JOB_RAISES as error:
-        raise JobCodeError(
-            entry_point, f"importing module {module_name} failed with {type(error).__name__}: {error}"
-        ) from error
 
 
 def _attribute_of(entry_point: str, module: object, attribute: str) -> object:

@@ -32,7 +32,7 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
 
     :raises PlanError: if the config is not as the job declares it; if the plan is not a list of JSON objects, is too
         long, or gives two tasks the same checkpoint; or if the job's ``slots`` or ``warm_up`` are invalid
-    :raises Exception: what ``plan()`` raises
+    :raises BaseException: what ``plan()`` raises
     """
     warm_up: object = getattr(job, "warm_up", None)
     if warm_up is not None and not callable(warm_up):

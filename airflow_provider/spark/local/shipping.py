@@ -91,7 +91,7 @@ def explain_missing(error: BaseException, master: str) -> BaseException:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  code of a job: whatever it does, its error is to be reported
+    except BaseException:  # noqa: BLE001  code of a job: whatever it does, its error is to be reported
         return ""
 
 

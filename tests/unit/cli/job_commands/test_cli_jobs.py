@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -116,16 +117,28 @@ def test_a_job_is_submitted_once_and_with_a_new_run_key_again(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("code", "error"),
-    [("import sys\nsys.exit(0)\n", "SystemExit: 0"), ("1 / 0\n", "ZeroDivisionError: division by zero")],
+    [
+        ("import sys\nsys.exit(0)\n", "importing module cospark_fails failed with SystemExit: 0"),
+        ("1 / 0\n", "importing module cospark_fails failed with ZeroDivisionError: division by zero"),
+        (
+            "import sys\ndef __getattr__(name): sys.exit(0)\n",
+            "looking for Etl in module cospark_fails failed with SystemExit: 0",
+        ),
+        (
+            "class Panic(BaseException): ...\nraise Panic('in Rust')\n",
+            "importing module cospark_fails failed with Panic: in Rust",
+        ),
+    ],
 )
 def test_a_job_whose_module_fails_here_is_refused_by_name(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, error: str
 ) -> None:
     (tmp_path / "cospark_fails.py").write_text(code)
+    monkeypatch.delitem(sys.modules, "cospark_fails", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     status, out, err = cli("submit", "g", "etl", "cospark_fails:Etl")
     assert (status, out) == (2, "")
-    assert f"entry point 'cospark_fails:Etl': importing module cospark_fails failed with {error}" in err
+    assert f"entry point 'cospark_fails:Etl': {error}" in err
     assert not cli.topics.jobs.jobs
 
 

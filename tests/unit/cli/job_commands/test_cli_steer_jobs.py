@@ -164,6 +164,11 @@ class Exits(SparkJob):
         raise SystemExit(0)
 
 
+class Cancels(SparkJob):
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        raise asyncio.CancelledError
+
+
 SALES = f"{__name__}:Sales"
 
 
@@ -187,6 +192,7 @@ def test_a_plan_is_shown_and_nothing_is_written(cli: Cli) -> None:
         (SALES, "{}", "'table' is a required property"),
         (f"{__name__}:Broken", "{}", "the planner of job 'sales' failed: KeyError: 'tabel'"),
         (f"{__name__}:Exits", "{}", "the planner of job 'sales' failed: SystemExit: 0"),
+        (f"{__name__}:Cancels", "{}", "the planner of job 'sales' failed: CancelledError"),
         ("nowhere_to_be_found:Job", "{}", "the plan is made on this machine: the job must be importable here"),
     ],
 )

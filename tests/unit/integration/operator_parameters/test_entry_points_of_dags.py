@@ -71,6 +71,13 @@ def test_a_job_of_a_dag_file_that_nobody_can_import_is_refused(parse: Parse, fil
         entry_point_of(dag_file.Copy)
 
 
+def test_a_package_whose_code_exits_does_not_end_who_reads_the_dag_file(parse: Parse, tmp_path: Path) -> None:
+    dag_file = parse("leaves/days.py", DAG_FILE)
+    (tmp_path / "leaves/__init__.py").write_text("raise SystemExit(0)")
+    with pytest.raises(ValueError, match=r"^entry_point: importing the packages of leaves\.days failed with Sys"):
+        entry_point_of(dag_file.Copy)
+
+
 def test_a_job_that_is_defined_in_a_function_is_refused() -> None:
     class Local(SparkJob): ...
 

@@ -63,6 +63,16 @@ def fail_without_words(spark: SparkSession, task: TaskContext) -> None:
     raise SpeechlessError from KeyError("customer")
 
 
+class ExitingError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
+@spark_job
+def fail_and_exit_when_described(spark: SparkSession, task: TaskContext) -> None:
+    raise ExitingError
+
+
 @spark_job
 def leave(spark: SparkSession, task: TaskContext) -> None:
     raise SystemExit(3)
@@ -83,6 +93,15 @@ def write_table(spark: SparkSession, task: TaskContext) -> str:
 
 @spark_job(lineage=lambda task: Lineage(inputs=[task.config["no such table"]]))
 def name_nothing(spark: SparkSession, task: TaskContext) -> str:
+    return "written"
+
+
+def exit_at_once(task: TaskContext) -> Lineage:
+    raise SystemExit(0)
+
+
+@spark_job(lineage=exit_at_once)
+def name_nothing_and_exit(spark: SparkSession, task: TaskContext) -> str:
     return "written"
 
 

@@ -73,7 +73,11 @@ def test_what_a_task_reads_and_writes_is_told_as_it_starts() -> None:
 
 @pytest.mark.parametrize(
     ("job", "said"),
-    [("name_nothing", "KeyError: 'no such table'"), ("name_a_list", "it returned a list, not a Lineage")],
+    [
+        ("name_nothing", "KeyError: 'no such table'"),
+        ("name_nothing_and_exit", "SystemExit: 0"),
+        ("name_a_list", "it returned a list, not a Lineage"),
+    ],
 )
 def test_a_task_runs_though_its_job_can_not_say_what_it_reads_and_writes(
     job: str, said: str, caplog: pytest.LogCaptureFixture
@@ -169,15 +173,22 @@ def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other
     assert "in fail_without_words" in last.traceback
 
 
-def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same() -> None:
+def test_an_error_that_exits_while_it_is_described_fails_the_task_like_any_other() -> None:
+    last = Attempt(order("fail_and_exit_when_described")).last
+    assert isinstance(last, TaskFailed)
+    assert last.error == "ExitingError: its message can't be shown, because that failed with SystemExit"
+
+
+@pytest.mark.parametrize("why", [ConnectionRefusedError, SystemExit])
+def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same(why: type[BaseException]) -> None:
     class Speechless(FakeSession):
         def explain(self, error: BaseException) -> BaseException:
-            raise ConnectionRefusedError("the JVM does not answer")
+            raise why
 
     last = Attempt(order("fail"), session=Speechless()).last
     assert isinstance(last, TaskFailed)
     assert last.retryable
-    assert last.error == "ValueError; its message can't be shown, because that failed with ConnectionRefusedError"
+    assert last.error == f"ValueError; its message can't be shown, because that failed with {why.__name__}"
 
 
 def test_a_task_whose_spark_has_ended_has_not_failed() -> None:

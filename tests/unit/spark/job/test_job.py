@@ -304,6 +304,14 @@ def test_a_fenced_batch_is_written() -> None:
     assert written == [(ROWS, 4)]
 
 
+def test_a_fenced_batch_that_exits_fails_with_what_spark_can_be_told() -> None:
+    def exits(_batch: object, _batch_id: int) -> None:
+        raise SystemExit(0)
+
+    with pytest.raises(RuntimeError, match=r"^the function of foreachBatch failed with SystemExit: 0$"):
+        task_context(guard=Guard()).foreach_batch(exits)(ROWS, 4)
+
+
 def test_a_fenced_batch_is_not_written_when_the_attempt_may_not() -> None:
     written: list[object] = []
     fenced = task_context(guard=Guard(check=False)).foreach_batch(lambda batch, _: written.append(batch))
