@@ -49,13 +49,17 @@ _BLAMED: Final[Mapping[type, tuple[str, str, str]]] = {
         "nobody,<br/>or an earlier attempt",
         "it waits for the other writer,<br/>as often as it takes",
     ),
-    NobodyToBlame: ("a known fault of Spark<br/>ended it", "nobody", "it is tried again<br/>within seconds"),
+    NobodyToBlame: (
+        "a known fault of Spark<br/>ended it, or it is full",
+        "nobody",
+        "it is tried again,<br/>less and less often",
+    ),
 }
 """An attempt ends, because; to blame; then."""
 _FAILS: Final[Mapping[type, str]] = {
     TaskToBlame: "no retry is left",
     SparkToBlame: "it ends again, and nothing<br/>else can be the reason",
-    NobodyToBlame: "more than ten<br/>in a row",
+    NobodyToBlame: "more than ten faults<br/>in a row",
 }
 """When the task fails for good after all."""
 _Edge = tuple[Enum | None, str, Enum | None]

@@ -215,6 +215,8 @@ class SparkFaltered:
     order: TaskOrder
     error: str
     traceback: str = ""
+    lasts: bool = False
+    """Whether it may take long until an attempt can begin: Spark has no capacity left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,8 +193,8 @@ def ended_by(verdict: Blame, order: TaskOrder) -> LastEvent:
             return SparkLost(order=order, spark=spark, error=error, traceback=traceback)
         case WriterToBlame(error=error, traceback=traceback):
             return TaskConflicted(order=order, error=error, traceback=traceback)
-        case NobodyToBlame(error=error, traceback=traceback):
-            return SparkFaltered(order=order, error=error, traceback=traceback)
+        case NobodyToBlame(error=error, traceback=traceback, lasts=lasts):
+            return SparkFaltered(order=order, error=error, traceback=traceback, lasts=lasts)
 
 
 def lease_over(guard: AttemptGuard) -> str | None:

@@ -21,7 +21,7 @@ from airflow_provider.spark.attempts.failures import (
 )
 from airflow_provider.spark.attempts.spark_errors import thrown_as, thrown_in
 from airflow_provider.spark.job.raised import message_of
-from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.errors import SparkFullError, SparkGoneError, SparkStartError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,13 @@ class WriterToBlame:
 class NobodyToBlame:
     """A known fault of Spark or its connectors, or an unknown task, has ended the attempt. The next one does not meet
     that.
+
+    :param lasts: it may take long until an attempt can begin: Spark has no capacity left
     """
 
     error: str
     traceback: str
+    lasts: bool = False
 
 
 Blame: TypeAlias = TaskToBlame | WorkerToBlame | SparkToBlame | WriterToBlame | NobodyToBlame
@@ -108,6 +111,9 @@ def _judge(plain: BaseException, mask: Mask) -> Blame:
         return spark_to_blame(plain, mask)
     if isinstance(plain, SparkStartError):
         return WorkerToBlame(error=why_no_spark(plain, mask))
+    if isinstance(plain, SparkFullError):
+        traceback = traceback_tail(plain, mask) if plain.began else ""
+        return NobodyToBlame(error=mask(message_of(plain)), traceback=traceback, lasts=not plain.began)
     error, traceback = describe(plain, mask), traceback_tail(plain, mask)
     if others := _others_than_the_task(_thrown_by(plain)):
         return others(error=error, traceback=traceback)

@@ -85,8 +85,9 @@ class ConnectedServer:
         asked_at = time.monotonic()
         try:
             ask_version(self._watch, ANSWER_S)
-        except Exception as error:  # noqa: BLE001 - whatever the client raises, it is no answer
-            return self._unanswered(error, asked_at)
+        except Exception as error:  # noqa: BLE001 - whatever else the client raises, it is no answer
+            if trouble_of(error) is not Trouble.FULL:
+                return self._unanswered(error, asked_at)
         with self._lock:
             self._answered_at = self._looked_at = time.monotonic()
             self._silent_since = None

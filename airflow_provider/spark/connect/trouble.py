@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from traceback import walk_tb
@@ -33,6 +34,8 @@ _CODES: Final = {
     "PERMISSION_DENIED": Trouble.REFUSES,
     "RESOURCE_EXHAUSTED": Trouble.FULL,
 }
+_TOO_LARGE: Final = re.compile(r"message (larger than max|exceeds maximum)")
+"""In a RESOURCE_EXHAUSTED of gRPC itself: a message of the task is larger than a client or server takes."""
 _WORDS: Final = (
     ("INVALID_HANDLE.SESSION_CHANGED", Trouble.ENDED),
     ("on a stopped SparkContext", Trouble.ENDED),
@@ -58,7 +61,9 @@ class SessionRefusedError(Exception):
 def trouble_of(error: BaseException) -> Trouble:
     """What the error says about the server."""
     said = _in_words(error)
-    return _CODES.get(_code(error), Trouble.OTHER) if said is Trouble.OTHER else said
+    if said is Trouble.OTHER:
+        said = _CODES.get(_code(error), Trouble.OTHER)
+    return Trouble.OTHER if said is Trouble.FULL and _TOO_LARGE.search(text_of(error)) else said
 
 
 def _in_words(error: BaseException) -> Trouble:

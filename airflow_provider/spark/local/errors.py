@@ -18,6 +18,17 @@ class UsedUpError(SparkStartError):
     """This process has used up what each task needs of it: memory, threads, open files."""
 
 
+class SparkFullError(Exception):
+    """The Spark of this worker is there, and has no capacity left for a task.
+
+    :param began: whether the task's code was called; if so, its own work may be what is too much
+    """
+
+    def __init__(self, message: str, *, began: bool) -> None:
+        super().__init__(message)
+        self.began = began
+
+
 class SparkGoneError(Exception):
     """The Spark that tasks of this worker ran on has ended under them.
 

@@ -30,6 +30,7 @@ from airflow_provider.spark.connect.trouble import (
 )
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf, set_conf
+from airflow_provider.spark.local.errors import SparkFullError
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.shipping import explain_missing
 from airflow_provider.spark.local.streaming.query_progress import (
@@ -106,6 +107,7 @@ class ConnectSession:
         self._allowed_conf = allowed_conf
         self._tell_every_s = tell_every_s
         self._session: SparkSession | None = None
+        self._has_opened = False
         self._sent: frozenset[str] = frozenset()
         self._released = False
         self._given_up = False
@@ -133,6 +135,7 @@ class ConnectSession:
                 session.conf.set(_TAKES_OVER_CHECKPOINT, "false")
             session.registerProgressHandler(self._counts)  # type: ignore[arg-type]  # a call is all that it takes
             bind_session(session)
+            self._has_opened = True
         if self._module:
             self._sent |= self._parcels.send(self._session, self._module, self._sent)
         return self._session
@@ -293,7 +296,12 @@ class ConnectSession:
                 f"the Spark Connect server {server} has closed this task's session: somebody has ended it, or it was"
                 " idle for longer than the server's spark.connect.session.manager.defaultSessionTimeout"
             )
-        elif trouble in (Trouble.FULL, Trouble.REFUSES):
+        elif trouble is Trouble.FULL:
+            plain = SparkFullError(
+                f"the Spark Connect server {server} has no capacity left for this task: {text_of(error)}",
+                began=self._has_opened,
+            )
+        elif trouble is Trouble.REFUSES:
             plain = SessionRefusedError(f"the Spark Connect server {server} refuses this task: {text_of(error)}")
         elif is_unsupported(error):
             plain = UnsupportedOnConnectError(

@@ -195,6 +195,6 @@ def _heard_of_others(
             return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
         case SparkFaltered():
             failure = TaskFailure.of(event.error, event.traceback)
-            return events.SparkFaltered(now_ms=now_ms, wall_ms=wall_ms, task=task, failure=failure)
+            return events.SparkFaltered(now_ms=now_ms, wall_ms=wall_ms, task=task, failure=failure, lasts=event.lasts)
         case SparkAbsent():
             return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)

@@ -35,7 +35,8 @@ from airflow_provider.worker.tasks.events import (
     TopicsRead,
 )
 from airflow_provider.worker.tasks.runs.going_well import forgiven
-from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, retry_pause_ms
+from airflow_provider.worker.tasks.runs.known_faults import IN_A_ROW_MS
+from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, retry_pause_ms, room_pause_ms
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import Execution, ImpossibleEventError
@@ -43,7 +44,7 @@ from airflow_provider.worker.tasks.state import Execution, ImpossibleEventError
 _LONG_CONFLICT_MS: Final = 600_000
 """A predecessor should be over by then: people are warned of another writer."""
 _WARN_EACH: Final = 10
-"""Conflicts: with the longest pause, about ten minutes."""
+"""Conflicts, or tries in vain: with the longest pause, about ten minutes."""
 
 # ---- it runs
 
@@ -267,6 +268,9 @@ def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
 
 def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
     run = forgiven(x.runs[task], now_ms=x.now)
+    if event.lasts:
+        _wait_for_room(x, run, event.failure)
+        return
     message, traceback = event.failure.message, event.failure.traceback
     pause_ms = x.known_faults.pause_ms(run, x.now)
     if pause_ms is None:
@@ -275,6 +279,20 @@ def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
     why = x.failure(f"a known fault of Spark, which passes: {message}", traceback)
     x.warn_of(run, "is to run again", "are to run again", why.line)
     x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), died_alone=0, error=why), pause_ms)
+
+
+def _wait_for_room(x: Execution, run: TaskRun, full: TaskFailure) -> None:
+    """None of the task's code was called. It waits as long as it takes, and says so."""
+    times = x.without_room.again(run.task, x.now, counts_ms=IN_A_ROW_MS)
+    why = x.failure(f"it waits until its Spark has room for it: {full.message}", full.traceback)
+    if times % _WARN_EACH == 1:
+        x.warn_of(
+            run,
+            "waits until its Spark has room for it",
+            "wait until their Spark has room for them",
+            x.failure(full.message).line,
+        )
+    x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), error=why), room_pause_ms(run.task, times))
 
 
 def on_spark_absent(x: Execution, task: TaskId, event: SparkAbsent) -> None:

@@ -341,9 +341,13 @@ class SparkLost(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkFaltered(AttemptEvent):
-    """A known fault of Spark, which the next attempt does not meet, has ended the attempt."""
+    """A known fault of Spark, which the next attempt does not meet, has ended the attempt.
+
+    :param lasts: it may take long until an attempt can begin: Spark has no capacity left
+    """
 
     failure: TaskFailure
+    lasts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,8 @@ Blame. Every end of an attempt has somebody to blame, and only that one pays. Er
 - The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``runs/spark_deaths``. No
   retry is used.
 - Nobody, if it was a known fault of Spark (SparkFaltered): the task is tried again after short pauses. If it meets the
-  fault again and again, it is taken for the task's after all.
+  fault again and again, it is taken for the task's after all. If Spark has had no capacity left to begin, the task is
+  tried again as often as it takes: none of its code was called.
 - This worker, which has no Spark (SparkAbsent): it starts nothing more here, and leaves the group. No task pays.
 - Nobody (AttemptStopped): it was told to stop.
 

@@ -37,7 +37,7 @@ from airflow_provider.worker.tasks.commands import (
 from airflow_provider.worker.tasks.events import Event
 from airflow_provider.worker.tasks.runs import checkpoint_claims
 from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
-from airflow_provider.worker.tasks.runs.known_faults import KnownFaults
+from airflow_provider.worker.tasks.runs.known_faults import InARow, KnownFaults
 from airflow_provider.worker.tasks.runs.last_words import LastWords
 from airflow_provider.worker.tasks.runs.learners import Learners
 from airflow_provider.worker.tasks.runs.run_state import RunState
@@ -113,6 +113,7 @@ class Execution:
         self.unable = self.blamed = ""
         self.evidence = Evidence(settings.worker)
         self.known_faults = KnownFaults()
+        self.without_room = InARow()
         self.places = RecentPlaces()
         self.keeps_failed = True
         self.stopped_running = 0

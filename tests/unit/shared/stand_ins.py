@@ -36,6 +36,7 @@ from airflow_provider.spark.runner import (
     QueryStarted,
     RunnerClosedError,
     SparkAbsent,
+    SparkFaltered,
     SparkLost,
     StillRunningError,
     TaskFailed,
@@ -230,6 +231,9 @@ class HandRunner:
     def show_ui(self, address: str) -> None:
         self.spark_ui = address
         self._on_condition()
+
+    def finds_no_room(self, task: TaskId, error: str) -> None:
+        self._end(SparkFaltered(order=self._running.pop(task), error=error, lasts=True))
 
     def let_go(self, task: TaskId) -> None:
         """It stops at last."""

@@ -9,6 +9,8 @@ from airflow_provider.values.model import TaskId
 
 _FIRST_IN_CONFLICT_MS: Final = 1_000
 _LONGEST_IN_CONFLICT_MS: Final = 60_000
+_FIRST_FOR_ROOM_MS: Final = 2_000
+_LONGEST_FOR_ROOM_MS: Final = 60_000
 _LONGEST_RETRY_MS: Final = 300_000
 """Unless a job's own delay is longer."""
 _LEAST_STEP_MS: Final = 1_000
@@ -40,6 +42,17 @@ def retry_pause_ms(task: TaskId, delay_ms: int, failures: int) -> int:
     between the longest one before it and its own longest one. Where in between depends on the task, so that tasks which
     fail together are not all tried again together.
     """
-    least_ms, most_ms = longest_retry_ms(delay_ms, failures - 1), longest_retry_ms(delay_ms, failures)
-    share = crc32(f"{task} {failures}".encode()) / 2**32
+    return _between(longest_retry_ms(delay_ms, failures - 1), longest_retry_ms(delay_ms, failures), task, failures)
+
+
+def room_pause_ms(task: TaskId, tries: int) -> int:
+    """The pause of a task for which Spark has had no capacity left, after this many tries in a row. All that wait would
+    otherwise come back together.
+    """
+    most_ms = doubling_ms(_FIRST_FOR_ROOM_MS, tries, _LONGEST_FOR_ROOM_MS)
+    return _between(most_ms // 2, most_ms, task, tries)
+
+
+def _between(least_ms: int, most_ms: int, task: TaskId, tries: int) -> int:
+    share = crc32(f"{task} {tries}".encode()) / 2**32
     return least_ms + round((most_ms - least_ms) * share)

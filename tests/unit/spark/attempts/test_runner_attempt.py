@@ -17,13 +17,14 @@ from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.job.asset_writes import AssetWrite
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.lineage import Lineage
-from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.errors import SparkFullError, SparkGoneError, SparkStartError
 from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LineageNamed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
+    SparkFaltered,
     SparkLost,
     TaskConflicted,
     TaskFailed,
@@ -199,6 +200,15 @@ def test_a_task_whose_spark_has_ended_has_not_failed() -> None:
     last = Attempt(order("fail"), session=Gone()).last
     assert isinstance(last, SparkLost)
     assert (last.spark, last.error) == (4, "this worker's Spark has ended")
+
+
+def test_a_task_that_its_spark_has_no_capacity_for_has_not_failed_and_may_have_to_wait_for_long() -> None:
+    class Full(FakeSession):
+        def open(self) -> None:
+            raise SparkFullError("it is full", began=False)
+
+    attempt = Attempt(order("fail"), session=Full())
+    assert attempt.last == SparkFaltered(order=attempt.order, error="it is full", lasts=True)
 
 
 class Raced(FakeSession):

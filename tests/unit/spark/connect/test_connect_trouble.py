@@ -30,7 +30,7 @@ from airflow_provider.spark.connect.trouble import (
     is_unsupported,
     trouble_of,
 )
-from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.errors import SparkFullError, SparkGoneError, SparkStartError
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runners.connect_session import ConnectSession
 
@@ -75,6 +75,8 @@ def wrapped(error: Exception) -> Exception:
         (RefusedError("DEADLINE_EXCEEDED"), Trouble.SLOW),
         (RefusedError("UNAUTHENTICATED"), Trouble.REFUSES),
         (RefusedError("RESOURCE_EXHAUSTED"), Trouble.FULL),
+        (RefusedError("RESOURCE_EXHAUSTED", "CLIENT: Sent message larger than max (9 vs. 8)"), Trouble.OTHER),
+        (of_client("RESOURCE_EXHAUSTED", "gRPC message exceeds maximum size 134217728: 200000000"), Trouble.OTHER),
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle"), Trouble.ENDED),
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle"), Trouble.CLOSED),
         (Exception("Cannot call methods on a stopped SparkContext."), Trouble.ENDED),
@@ -345,7 +347,8 @@ def test_a_session_that_was_not_used_can_be_closed_while_another_thread_imports_
             "closed this task's session",
             True,
         ),
-        (of_client("RESOURCE_EXHAUSTED", "limit"), SessionRefusedError, "refuses this task: limit", True),
+        (of_client("RESOURCE_EXHAUSTED", "limit"), SparkFullError, "has no capacity left for this task: limit", True),
+        (of_client("PERMISSION_DENIED", "no"), SessionRefusedError, "refuses this task: no", True),
         (
             PySparkAttributeError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "rdd"}),
             UnsupportedOnConnectError,
@@ -364,6 +367,13 @@ def test_the_error_of_a_task_is_explained_and_retried_if_that_may_help(
     assert re.search(said, str(plain))
     assert is_retryable(plain) is again
     assert server.alive is (kind is not SparkGoneError)
+
+
+def test_a_full_server_is_there(answers: Answers) -> None:
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    answers.answer = RefusedError("RESOURCE_EXHAUSTED", "limit")
+    assert answers.watch(server, 2 * connection.SLOW_S) is Sight.FINE
+    assert server.alive
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,20 @@ async def test_what_another_try_cannot_mend_is_not_tried_again() -> None:
         assert len(worker.runner.orders) == 1
 
 
+async def test_a_task_that_spark_has_no_room_for_waits_as_often_as_it_takes() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=0)
+        worker.take(A0)
+        for _ in range(12):
+            await worker.runs(A0)
+            worker.runner.finds_no_room(A0, "the server is full")
+            await worker.becomes(A0, TaskState.PENDING)
+        told = worker.told(A0)
+        assert (told.attempt, told.failures) == (13, 0)
+        assert told.error is not None
+        assert told.error.message == "it waits until its Spark has room for it: the server is full"
+
+
 async def test_a_failure_of_a_task_that_was_told_to_stop_is_no_failure() -> None:
     async with bench() as worker:
         await worker.submit(retries=0)

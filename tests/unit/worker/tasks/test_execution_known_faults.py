@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from execution_script import A0, A1, Script, words, written
 
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState
@@ -10,6 +12,7 @@ from airflow_provider.worker.tasks.commands import ArmTimer, Command, TellOfTask
 from airflow_provider.worker.tasks.events import EndWritten, SparkFaltered
 
 NULL = TaskFailure.of("Spark has null metrics")
+FULL = TaskFailure.of("the server has no capacity left for this task: limit")
 
 
 def faltered(script: Script, task: TaskId = A0) -> list[Command]:
@@ -86,6 +89,48 @@ def test_a_streams_faults_that_are_far_apart_never_add_up() -> None:
         script.wait(1_000)
         script.begin(A0)
         script.wait(600_000)
+
+
+def full(script: Script, task: TaskId = A0) -> list[Command]:
+    return script.feed(SparkFaltered, task=task, failure=FULL, lasts=True)
+
+
+def pause_after(done: list[Command], script: Script) -> int:
+    return min(command.at_ms for command in done if isinstance(command, ArmTimer)) - script.now
+
+
+def test_for_a_spark_without_capacity_it_waits_as_long_as_it_takes_and_no_retry_is_used() -> None:
+    script = Script(retries=0)
+    script.give(A0)
+    pauses: list[int] = []
+    said: list[str] = []
+    for number in range(100):
+        if number:
+            assert words(script.wait(pauses[-1])) == [f"start a:0 #{number + 1}"]
+        done = full(script)
+        waits = written(done, TaskState.PENDING)
+        assert (waits.failures, waits.conflicts, waits.failed_on) == (0, 0, ())
+        assert waits.error == TaskFailure.of(f"it waits until its Spark has room for it: {FULL.message}")
+        pauses.append(pause_after(done, script))
+        said += [command.message for command in done if isinstance(command, TellOfTask)]
+    assert 1_000 <= pauses[0] <= 2_000
+    assert all(before < after for before, after in pairwise(pauses[:5]))
+    assert all(30_000 <= pause <= 60_000 for pause in pauses[5:])
+    assert said == [f"task a:0 waits until its Spark has room for it: {FULL.message}"] * 10
+    script.wait(pauses[-1])
+    script.begin(A0)
+    assert written(faltered(script), TaskState.PENDING).failures == 0, "that it has waited is no known fault"
+
+
+def test_all_that_wait_for_room_do_not_come_back_together() -> None:
+    tasks = [TaskId("a", index) for index in range(100)]
+    script = Script(retries=0, slots=100, tasks=100)
+    script.give(*tasks)
+    for task in tasks:
+        full(script, task)
+    starts = [len(words(script.wait(100))) for _ in range(20)]
+    assert sum(starts) == 100
+    assert max(starts) < 30
 
 
 def test_each_task_is_counted_by_itself() -> None:

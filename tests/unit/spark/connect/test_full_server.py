@@ -1,0 +1,53 @@
+"""Who is to blame if a Spark Connect server has no capacity left for a task."""
+
+from __future__ import annotations
+
+import grpc
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+from airflow_provider.spark.attempts.blame import NobodyToBlame, TaskToBlame, blame
+from airflow_provider.spark.attempts.failures import nothing_secret
+from airflow_provider.spark.connect.connection import ConnectedServer, ServerConnection
+from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.connect.shipping import Parcels
+from airflow_provider.spark.runners.connect_session import ConnectSession
+
+SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
+
+
+def exhausted(message: str) -> Exception:
+    """As PySpark's client raises it."""
+    return SparkConnectGrpcException(message, grpc_status_code=grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+def session() -> ConnectSession:
+    session = ConnectSession(
+        ServerConnection(SETTINGS, "w"),
+        SETTINGS,
+        Parcels(),
+        name="a:0",
+        session_id="s",
+        check_owner=lambda: None,
+        tell_every_s=1,
+    )
+    session.spark = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    return session
+
+
+def test_before_the_task_has_a_session_nobody_is_and_it_may_take_long() -> None:
+    said = "the Spark Connect server sc://spark:15002 has no capacity left for this task: limit"
+    verdict = blame(exhausted("limit"), session().explain, nothing_secret)
+    assert verdict == NobodyToBlame(error=said, traceback="", lasts=True)
+
+
+def test_when_its_code_was_called_its_own_work_may_be_what_is_too_much() -> None:
+    opened = session()
+    opened._has_opened = True
+    verdict = blame(exhausted("limit"), opened.explain, nothing_secret)
+    assert isinstance(verdict, NobodyToBlame)
+    assert not verdict.lasts
+
+
+def test_a_message_that_is_too_large_is_the_tasks() -> None:
+    too_large = exhausted("Received message larger than max (9 vs. 8)")
+    assert isinstance(blame(too_large, session().explain, nothing_secret), TaskToBlame)
