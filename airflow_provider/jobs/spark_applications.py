@@ -81,7 +81,7 @@ class SparkApplications(SparkJob):
         for each in applications:
             task.fence()
             run = _run_on_cluster if is_detached(each) else _run_here
-            run(each, _application(each), task)
+            run(each, _application(each, task.applications.time_zone), task)
         return {
             "applications": [each["name"] for each in applications],
             "seconds": round(time.monotonic() - begun, 3),
@@ -118,7 +118,7 @@ def tag_of(config: Mapping[str, Any], task: TaskContext) -> str:
     return f"cospark-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
 
 
-def _application(config: Mapping[str, Any]) -> Application:
+def _application(config: Mapping[str, Any], time_zone: str) -> Application:
     return Application(
         file=config["application"],
         args=arguments_of(config),
@@ -126,6 +126,7 @@ def _application(config: Mapping[str, Any]) -> Application:
         settings=settings_of(config),
         properties_file=config.get("properties_file", ""),
         spark_home=config.get("spark_home", ""),
+        time_zone=time_zone,
     )
 
 

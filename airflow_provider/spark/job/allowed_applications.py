@@ -64,10 +64,12 @@ class AllowedApplications:
 
     :param parts: absolute folders, and URLs of folders (``s3a://lake/apps``), with all that is in them; masters other
         than ``local``; Maven coordinates; and main classes. In the last two, ``*`` stands for any text
+    :param time_zone: of the sessions of those that have none of their own: that of the worker's tasks. Empty: unknown
     :raises ValueError: naming a part that is none of these
     """
 
     parts: tuple[str, ...] = ()
+    time_zone: str = ""
 
     def __post_init__(self) -> None:
         for part in self.parts:

@@ -12,6 +12,7 @@ from typing import Final
 from airflow_provider.spark.local.application.cluster import is_local
 from airflow_provider.spark.local.application.scratch import ScratchFolder
 from airflow_provider.spark.local.application.spark_defaults import settings_in, spark_defaults
+from airflow_provider.spark.local.application.time_zone import TIME_ZONE
 from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.spark.local.pyspark_internals import home_of_spark
 from airflow_provider.spark.properties import submit_options
@@ -46,6 +47,7 @@ class Application:
     :param settings: of Spark. Everything else that ``spark-submit`` has an option for is one of these
     :param properties_file: with more settings; empty: there is none
     :param spark_home: the folder of Spark; empty: that of PySpark
+    :param time_zone: of its sessions, unless its settings or their file have one; empty: as Spark would
     """
 
     file: str
@@ -54,6 +56,7 @@ class Application:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     properties_file: str = ""
     spark_home: str = ""
+    time_zone: str = ""
 
 
 def run_application(
@@ -75,8 +78,9 @@ def run_application(
     try:
         folder = scratch.path / "work"
         folder.mkdir()
-        command = _command(application, home, submit_options(application.settings, scratch.path, given))
-        known = {**spark_defaults(home), **settings_in(given), **application.settings}
+        settings = _settings(application, given)
+        command = _command(application, home, submit_options(settings, scratch.path, given))
+        known = {**spark_defaults(home), **settings_in(given), **settings}
         environment = _environment(os.environ, home, known)
         return run_kept(
             command, environment=environment, folder=folder, hear=hear, check=check, lease_left_s=lease_left_s
@@ -100,6 +104,14 @@ def home_of(application: Application) -> Path:
     if not (home / "bin" / "spark-submit").is_file():
         raise NoSparkSubmitError(f"spark_home: this worker finds no bin/spark-submit in {home}")
     return home
+
+
+def _settings(application: Application, given: bytes) -> Mapping[str, str]:
+    """Its settings, which have precedence over the file that is given."""
+    own = application.settings
+    if not application.time_zone or TIME_ZONE in settings_in(given):
+        return own
+    return {TIME_ZONE: application.time_zone, **own}
 
 
 def _command(application: Application, home: Path, options: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -110,12 +111,13 @@ class InThisProcess:
         equipment, member = self._equipment, settings.member
         if equipment.runner == "noop":
             return NoopRunner(tell)
+        applications = replace(equipment.applications, time_zone=_time_zone(equipment))
         if is_connect(equipment.spark_master):
             return ConnectRunner(
                 tell,
                 allowed=equipment.allowed,
                 allowed_conf=equipment.allowed_conf,
-                applications=equipment.applications,
+                applications=applications,
                 settings=_connect_settings(equipment),
                 worker=member.worker,
                 scope=f"{topics.cluster}/{member.group_id}" if topics.cluster else "",
@@ -129,7 +131,7 @@ class InThisProcess:
             tell,
             allowed=equipment.allowed,
             allowed_conf=equipment.allowed_conf,
-            applications=equipment.applications,
+            applications=applications,
             lease=lease,
             settings=_spark_settings(equipment, settings),
             mask=self._mask,

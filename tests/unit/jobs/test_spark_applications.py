@@ -218,7 +218,7 @@ class Worker:
             epoch=1,
             checkpoint_location="",
             guard=guard or Guard(),
-            applications=AllowedApplications(self.allowed),
+            applications=AllowedApplications(self.allowed, time_zone="Asia/Tokyo"),
         )
         return SparkApplications().run(None, context)
 
@@ -258,6 +258,14 @@ def test_applications_run_in_order_and_their_output_is_in_the_log(
     json.dumps(result)
     lines = [line for line in caplog.messages if " | " in line]
     assert lines == ["nightly:0 first | one day", "nightly:0 second | two"]
+
+
+def test_applications_have_the_time_zone_of_the_worker_s_tasks(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    worker.run(application=worker.has("etl.py", 'cat "$PROPERTIES"'))
+    assert "nightly:0 etl | spark.sql.session.timeZone=Asia/Tokyo" in caplog.messages
 
 
 def test_an_exit_code_is_a_failure_with_the_last_lines_and_nothing_runs_after_it(worker: Worker) -> None:

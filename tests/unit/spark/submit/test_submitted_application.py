@@ -66,6 +66,27 @@ def test_settings_have_precedence_over_a_file_of_properties(submitted: Submitted
     assert [line for line in submitted.heard if line] == ["spark.a=1", "spark.c=x\\", "spark.a=2"]
 
 
+ZONE = "spark.sql.session.timeZone"
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "seen"),
+    [
+        ("", {}, [f"{ZONE}=Asia/Tokyo"]),
+        ("", {ZONE: "Europe/Berlin"}, [f"{ZONE}=Europe/Berlin"]),
+        (f"{ZONE} Europe/Berlin", {"spark.a": "1"}, [f"{ZONE} Europe/Berlin", "spark.a=1"]),
+    ],
+    ids=["none", "settings", "file"],
+)
+def test_its_sessions_have_the_time_zone_of_its_worker_s_tasks_unless_it_has_its_own(
+    submitted: Submitted, given: str, settings: dict[str, str], seen: list[str]
+) -> None:
+    """Else one instant would have two dates, in a task and in an application."""
+    file = write_application(submitted.folder / "given.properties", given) if given else ""
+    submitted.run('cat "$PROPERTIES"', settings=settings, properties_file=file, time_zone="Asia/Tokyo")
+    assert [line.replace("\\u002f", "/") for line in submitted.heard if line] == seen
+
+
 def test_it_works_in_a_folder_of_its_own_that_is_gone_afterwards(submitted: Submitted) -> None:
     submitted.run("pwd; ls; touch left")
     (folder,) = submitted.heard

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from airflow_provider.spark.job.allowed_applications import AllowedApplications
+from airflow_provider.spark.job.fencing import EndlessLease
 from airflow_provider.spark.local.application.spark_application import LocalSparkSettings, _conf
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.hands.in_process import _connect_settings, _time_zone
+from airflow_provider.worker.hands.in_process import InThisProcess, _connect_settings, _time_zone
 
 
 def test_what_stands_in_spark_defaults_is_not_set_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +83,22 @@ def test_a_worker_knows_the_time_zone_of_its_sessions_before_spark_starts(
     (tmp_path / "spark-defaults.conf").write_text("# a comment\n\nspark.sql.session.timeZone = Asia/Tokyo \n")
     assert [zone_of("local[1]"), zone_of("sc://spark")] == ["Asia/Tokyo", "UTC"], "a server does not read this file"
     assert zone_of("local[1]", **mine) == "Europe/Berlin"
+
+
+@pytest.mark.parametrize("master", ["local[1]", "sc://spark"])
+def test_so_have_the_applications_that_its_tasks_submit(master: str) -> None:
+    equipment = Equipment(
+        runner="local",
+        allowed=(),
+        checkpoint_root=None,
+        spark_master=master,
+        spark_conf={"spark.sql.session.timeZone": "Europe/Berlin"},
+        applications=AllowedApplications(("/opt/apps",)),
+    )
+    member, topics = SimpleNamespace(worker="w", group_id="g"), SimpleNamespace(cluster="")
+    hands: Any = InThisProcess(equipment)
+    runner = hands._runner(print, SimpleNamespace(member=member), topics, EndlessLease(), lambda: None)
+    assert runner._applications == AllowedApplications(("/opt/apps",), time_zone="Europe/Berlin")
 
 
 def test_sessions_of_a_server_have_the_worker_s_time_zone_and_not_the_server_s() -> None:
