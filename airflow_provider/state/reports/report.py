@@ -173,6 +173,7 @@ class GroupReport:
                     "url": worker.url,
                     "spark_ui": worker.spark_ui,
                     "time_zone": worker.time_zone,
+                    "python_time_zone": worker.python_time_zone,
                     "condition": worker.condition,
                     "drains": worker.drains,
                     "leaves_soon": worker.leaves_soon,

@@ -61,6 +61,7 @@ class TaskExecutor:
     :param log_levels: sets the levels of the jobs' loggers
     :param make_queries: makes the watch of detached queries, given the callback for its events
     :param time_zone: of the sessions of its tasks; empty: unknown
+    :param python_time_zone: of the process that runs them; empty: unknown
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class TaskExecutor:
         log_levels: LogLevels | None = None,
         make_queries: MakeQueries = nothing_detached,
         time_zone: str = "",
+        python_time_zone: str = "",
     ) -> None:
         self.time_zone = time_zone
+        self.python_time_zone = python_time_zone
         self._worker = settings.worker
         self._log_levels = log_levels or LogLevels(())
         self._group_id = group_id

@@ -14,7 +14,12 @@ from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, is_connect
 from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
 from airflow_provider.spark.local.application.spark_application import APPLICATION, LocalSparkSettings
-from airflow_provider.spark.local.application.time_zone import TIME_ZONE, UTC, time_zone_here
+from airflow_provider.spark.local.application.time_zone import (
+    TIME_ZONE,
+    UTC,
+    time_zone_here,
+    time_zone_of_python,
+)
 from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark.runners.connect import ConnectRunner, close_connection
@@ -89,6 +94,7 @@ class InThisProcess:
                 changed=changed,
                 log_levels=LogLevels(equipment.allowed),
                 time_zone=_time_zone(equipment),
+                python_time_zone="" if equipment.runner == "noop" else time_zone_of_python(),
                 make_queries=servers.queries(
                     member.worker, tell_every_s=equipment.progress_s, mask=self._mask, on_condition=changed
                 ),

@@ -61,6 +61,10 @@ class Hands(Protocol):
         """The time zone of tasks' sessions; empty: unknown here."""
 
     @property
+    def python_time_zone(self) -> str:
+        """The time zone of the process that runs tasks; empty: unknown here."""
+
+    @property
     def unable(self) -> str:
         """Why no task can be started here; usually empty."""
 

@@ -28,7 +28,8 @@ class Standby:
     :param pause_s: don't ask for a process that runs tasks before this time is over
     :param warm_up_deaths: those of the worker's last process, for its next one
     :param allowed: the import prefixes that the last process has reported
-    :param time_zone: the time zone that it has reported
+    :param time_zone: the time zone of sessions that it has reported
+    :param python_time_zone: its own time zone, as it has reported it
     """
 
     running: Tasks = frozenset()
@@ -50,9 +51,11 @@ class Standby:
         warm_up_deaths: Mapping[TaskId, int] = MappingProxyType({}),
         allowed: tuple[str, ...] | None = None,
         time_zone: str = "",
+        python_time_zone: str = "",
     ) -> None:
         self.allowed = allowed
         self.time_zone = time_zone
+        self.python_time_zone = python_time_zone
         self.warm_up_deaths = warm_up_deaths
         self._needs_running = needs_running
         self._has_failed = has_failed
@@ -153,10 +156,10 @@ class InTriggerer:
 
         last = topics.status.workers.get(settings.member.worker)
         deaths = deaths_after(last, this_process())
-        allowed, time_zone = (None, "") if last is None else (last.allowed, last.time_zone)
+        allowed, *zones = (None, "", "") if last is None else (last.allowed, last.time_zone, last.python_time_zone)
 
         def make(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-            return Standby(is_needed, is_failed, is_due, stopped, changed, self._pause_s(), deaths, allowed, time_zone)
+            return Standby(is_needed, is_failed, is_due, stopped, changed, self._pause_s(), deaths, allowed, *zones)
 
         return make
 

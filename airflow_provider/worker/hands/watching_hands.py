@@ -112,6 +112,7 @@ class WatchesInTriggerer:
                     member.worker, tell_every_s=self._tell_every_s, mask=self._mask, on_condition=changed
                 ),
                 time_zone="" if last is None else last.time_zone,
+                python_time_zone="" if last is None else last.python_time_zone,
             )
 
         return make

@@ -169,6 +169,7 @@ class OwnRecord:
             spark_ui=self._last_ui,
             allowed=hands.allowed,
             time_zone=hands.time_zone,
+            python_time_zone=hands.python_time_zone,
         )
 
 

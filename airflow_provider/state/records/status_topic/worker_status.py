@@ -96,6 +96,7 @@ class WorkerStatus:
     :param spark_ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
     :param allowed: import prefixes of the code that it may import as jobs; None: it has not said
     :param time_zone: of the sessions of its tasks; empty: it has not said
+    :param python_time_zone: of the process that runs its tasks; empty: it has not said
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -119,6 +120,7 @@ class WorkerStatus:
     spark_ui: Annotated[str, TEXT] = ""
     allowed: tuple[Annotated[str, TEXT], ...] | None = None
     time_zone: Annotated[str, TEXT] = ""
+    python_time_zone: Annotated[str, TEXT] = ""
 
     @property
     def drains(self) -> bool:
@@ -151,6 +153,7 @@ class WorkerStatus:
             "spark_ui": self.spark_ui,
             **({} if self.allowed is None else {"allowed": list(self.allowed)}),
             **({"time_zone": self.time_zone} if self.time_zone else {}),
+            **({"python_time_zone": self.python_time_zone} if self.python_time_zone else {}),
             **({"awaits": self.awaits.value} if self.awaits else {}),
         }
 

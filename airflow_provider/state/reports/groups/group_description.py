@@ -10,7 +10,7 @@ from typing import Any, Final
 from airflow_provider.assignment.policy import policy_from_json, policy_in_words
 from airflow_provider.state.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.state.records.spans import span
-from airflow_provider.state.reports.groups.time_zones import TimeZones
+from airflow_provider.state.reports.groups.time_zones import PythonTimeZones, TimeZones
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask
 from airflow_provider.state.rounds.unchanged_rounds import is_held_back
 from airflow_provider.state.views.slots.capacity import SlotShortage
@@ -51,6 +51,8 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
         lines.append(f"  {SlotShortage(**about['short_of_slots']).in_words()}")
     if about["time_zones"] is not None:
         lines.append(f"  {TimeZones(about['time_zones']).in_words()}")
+    if about["python_time_zones"] is not None:
+        lines.append(f"  {PythonTimeZones(about['python_time_zones']).in_words()}")
     lines += [
         f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'], about['tasks'])}"
         for member in about["members"]

@@ -9,7 +9,7 @@ from airflow_provider.assignment.policy import policy_to_json
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.status_topic.failing import standing_error
 from airflow_provider.state.reports.groups.group_description import how_it_is
-from airflow_provider.state.reports.groups.time_zones import different_time_zones
+from airflow_provider.state.reports.groups.time_zones import different_python_time_zones, different_time_zones
 from airflow_provider.state.reports.learners import given_up, learners
 from airflow_provider.state.reports.task_runs import run_to_json
 from airflow_provider.state.views.jobs_view import JobsSnapshot
@@ -52,6 +52,7 @@ def group_to_json(members: Sequence[str], jobs: JobsSnapshot, status: StatusSnap
         "given_up": [one.to_json() for one in given_up(status)],
         "short_of_slots": None if (shortage := slot_shortage(jobs, status)) is None else shortage.to_json(),
         "time_zones": None if (zones := different_time_zones(status)) is None else dict(zones.workers),
+        "python_time_zones": None if (own := different_python_time_zones(status)) is None else dict(own.workers),
         "jobs": sorted(jobs.jobs),
         "tasks": {str(last.task): _task(last, jobs, status, now_ms) for last in _tasks(jobs, status)},
     }
@@ -65,6 +66,7 @@ def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) 
         "epoch": worker.epoch if worker else None,
         "url": worker.url if worker else None,
         "time_zone": worker.time_zone if worker else None,
+        "python_time_zone": worker.python_time_zone if worker else None,
         "assigned": tasks_to_json(assigned),
     }
 

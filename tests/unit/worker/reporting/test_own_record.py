@@ -46,5 +46,5 @@ async def test_it_is_written_again_once_if_tasks_wait_until_it_is_read_back() ->
 def _hands() -> Any:
     return SimpleNamespace(
         awaits_own_record_since_ms=0, condition="", unable="", blamed="", spark_ui="", running=NO_TASKS, learning={},
-        failed_warm_ups={}, warm_up_deaths={}, allowed=None, time_zone="",
+        failed_warm_ups={}, warm_up_deaths={}, allowed=None, time_zone="", python_time_zone="",
     )  # fmt: skip
