@@ -17,7 +17,8 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
-from airflow_provider.spark.local.job_counts import CountedJobs, JobCounts
+from airflow_provider.spark.local.counted_jobs import CountedJobs
+from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import TaskProgressed
 from airflow_provider.spark.runners.local import LocalRunner

@@ -33,14 +33,13 @@ from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf, set
 from airflow_provider.spark.local.errors import SparkFullError
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.shipping import explain_missing
-from airflow_provider.spark.local.streaming.query_progress import (
-    QueryMoves,
-    QueryProgress,
+from airflow_provider.spark.local.streaming.awaiting import (
     await_batches,
     await_termination,
     say_left_running,
     summary_of,
 )
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.values.deadlines import Deadline
 
 if TYPE_CHECKING:

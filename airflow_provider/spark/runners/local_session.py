@@ -16,12 +16,13 @@ from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf, set_conf
 from airflow_provider.spark.local.application.cluster import is_local
 from airflow_provider.spark.local.application.spark_application import APPLICATION, LocalSparkSettings, RunningSpark
+from airflow_provider.spark.local.counted_jobs import CountedJobs
 from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
 from airflow_provider.spark.local.driver_jvm.pulse import ends_soon
 from airflow_provider.spark.local.isolation.cached_data import drop_what_was_cached, own_what_is_cached
 from airflow_provider.spark.local.isolation.own_jobs import TASK_TAG
 from airflow_provider.spark.local.isolation.task_threads import bind_session, unbind_session
-from airflow_provider.spark.local.job_counts import CountedJobs, JobCounts
+from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.pyspark_internals import (
     ends_by_itself,
     is_busy,
@@ -30,14 +31,13 @@ from airflow_provider.spark.local.pyspark_internals import (
     take_off_listener_bus,
 )
 from airflow_provider.spark.local.shipping import explain_missing
-from airflow_provider.spark.local.streaming.query_progress import (
-    QueryMoves,
-    QueryProgress,
+from airflow_provider.spark.local.streaming.awaiting import (
     await_batches,
     await_termination,
     say_left_running,
     summary_of,
 )
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.local.streaming.rehearsal import rehearse
 from airflow_provider.spark.runners.query_stops import stop_queries
 from airflow_provider.state.records.jobs_topic.session_conf import POOL

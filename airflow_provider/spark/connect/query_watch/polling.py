@@ -32,7 +32,8 @@ from airflow_provider.spark.connect.query_watch.watch_events import (
     WatchEvent,
 )
 from airflow_provider.spark.connect.trouble import Trouble
-from airflow_provider.spark.local.streaming.query_progress import Looks, QueryProgress
+from airflow_provider.spark.local.streaming.awaiting import Looks
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress, await_termination
+from airflow_provider.spark.local.streaming.awaiting import await_termination
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.values.lag import Lag
 
 
