@@ -18,7 +18,7 @@ from typing import Any, Final
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.driver_jvm.jvm import present_jvm
-from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder, TaskStarted
+from airflow_provider.spark.runner import LastEvent, RunnerEvent, TaskFinished, TaskOrder, TaskStarted
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import Epoch, TaskId
 
@@ -73,7 +73,7 @@ async def _tasks(conf: dict[str, str]) -> list[dict[str, float]]:
     def heard(event: RunnerEvent) -> None:
         if isinstance(event, TaskStarted):
             runner.proceed(event.order.task)
-        elif isinstance(event, LAST_EVENTS):
+        elif isinstance(event, LastEvent):
             ended.put_nowait(event)
 
     settings = LocalSparkSettings(master=f"local[{_SLOTS}]", conf=conf)

@@ -3,19 +3,17 @@
 A worker gives orders and receives events. The worker is responsible for slots, retries and records, the runner for
 sessions, threads and queries. Planners are run like tasks: their result is the plan.
 
-For every order that was started there is exactly one last event (one of :data:`LAST_EVENTS`), however late. Until then
-the task is in :attr:`Runner.running`, and a second copy is refused. A task that runs elsewhere can be warmed up here,
-until it is started or the warm-up is stopped.
+For every order that was started there is exactly one :class:`LastEvent`, however late. Until then the task is in
+:attr:`Runner.running`, and a second copy is refused. A task that runs elsewhere can be warmed up here, until it is
+started or the warm-up is stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from airflow_provider.spark.job import Config
-from airflow_provider.spark.job.asset_writes import AssetWrite
 from airflow_provider.spark.lineage import Lineage
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
@@ -42,7 +40,7 @@ class TaskOrder:
 
     task: TaskId
     entry_point: str
-    config: Config = field(default_factory=dict, repr=False)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     epoch: Epoch
     attempt: int = 1
     run_key: str | None = None
@@ -59,40 +57,133 @@ class TaskOrder:
         return labelled(self.task, self.name)
 
 
+# ---- of attempts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStarted:
+class AttemptEvent:
+    """Something happened to the attempt that this order has started."""
+
+    order: TaskOrder
+
+    @property
+    def task(self) -> TaskId:
+        return self.order.task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStarted(AttemptEvent):
     """The Spark session is open. The task's code is called after :meth:`Runner.proceed`: if it ends this process,
     others have to know that it was running.
     """
 
-    order: TaskOrder
     handle: Any = None
     """The handle of the query that the code is about to start, if the query may outlive this process; any JSON
     value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineageNamed:
+class LineageNamed(AttemptEvent):
     """The job's code has said what the task reads and writes."""
 
-    order: TaskOrder
     lineage: Lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStarted:
+class QueryStarted(AttemptEvent):
     """The task is a stream: ``run`` has returned its query, which can continue elsewhere from its checkpoint."""
 
-    order: TaskOrder
     query_id: str
     """Stays the same over restarts from the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryDetached:
+class TaskProgressed(AttemptEvent):
+    """The progress of the task, reported from time to time."""
+
+    progress: QueryProgress | QueryMoves | JobCounts
+    """For a query its last batch, or that it moves; for anything else what its Spark jobs have done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastEvent(AttemptEvent):
+    """The attempt has ended, or the runner is done with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFinished(LastEvent):
+    """The task has finished, and need not run again in this run of its job."""
+
+    result: Any
+    """A JSON value; for a planner the list of the tasks' configurations; for a query that ended by itself its id and
+    the number of its last batch."""
+    stateful: bool | None = None
+    """For a planner: whether the job's tasks have something to warm up; None: this depends on the job's kind."""
+    wrote: tuple[tuple[str, str, int | None], ...] = ()
+    """The assets that this attempt says it has written: their names, their URIs, and how many rows, if it is known."""
+    config_schema: Mapping[str, Any] | None = None
+    """For a planner: what the job declares of its config, as a JSON schema; empty: nothing; None: it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailed(LastEvent):
+    """The task ended with an error, and was not asked to stop."""
+
+    error: str
+    """One or a few lines: the error and what caused it."""
+    traceback: str = ""
+    """The end of the traceback, without the runner's own frames."""
+    retryable: bool
+    """False if another try can't help: for example, the entry point is not allowed, or the plan is too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskConflicted(LastEvent):
+    """Another writer uses the checkpoint or the table of the task, and the task has ended. It has not failed."""
+
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStopped(LastEvent):
+    """The task was told to stop, and has ended; or it never began."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkLost(LastEvent):
+    """The Spark of the task has ended, and the task with it. The task has not failed, but may be the reason."""
+
+    spark: int
+    """The number of this Spark: all tasks with the same number have ended together. A runner counts from 1; those of
+    detached tasks have negative numbers."""
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFaltered(LastEvent):
+    """A known fault of Spark, which goes on, has ended the task. It has not failed; its next attempt may do better."""
+
+    error: str
+    traceback: str = ""
+    lasts: bool = False
+    """Whether it may take long until an attempt can begin: Spark has no capacity left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAbsent(LastEvent):
+    """Spark could not be started, so the task has not begun. No other task could start here, either."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDetached(LastEvent):
     """The task is a detached stream: it keeps running without this process, and the runner is done with it."""
 
-    order: TaskOrder
     handle: Any
     """The handle by which the query is watched. It may turn out that the query was never started."""
     otherwise: LastEvent | None = None
@@ -100,26 +191,87 @@ class QueryDetached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryAdopted:
+class QueryAdopted(AttemptEvent):
     """The task's earlier query is still running, and is watched here."""
 
-    order: TaskOrder
     handle: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryCleared:
-    """The task's earlier query has certainly ended, and can't be started any more."""
-
-    order: TaskOrder
+class QueryCleared(AttemptEvent):
+    """The task's earlier query has certainly ended, not by itself, and can't be started any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryUnreachable:
-    """It is unknown whether the task's earlier query is still running."""
+class QueryUnreachable(AttemptEvent):
+    """It is unknown whether the task's earlier query is still running. Its server is asked again."""
+
+    why: str
+
+
+# ---- of warm-ups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpEvent:
+    """Something happened to the warm-up that this order has begun."""
 
     order: TaskOrder
-    why: str
+
+    @property
+    def task(self) -> TaskId:
+        return self.order.task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpProgressed(WarmUpEvent):
+    """The progress of a warm-up, reported from time to time."""
+
+    progress: float
+    """From 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpReady(WarmUpEvent):
+    """The warm-up is done: the task is ready to run here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpEnd(WarmUpEvent):
+    """Nothing is left of the warm-up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpFailed(WarmUpEnd):
+    """The warm-up ended with an error, and was not told to stop."""
+
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpConflicted(WarmUpEnd):
+    """Another writer uses what the warm-up has read. It has not failed."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpLost(WarmUpEnd):
+    """The Spark of the warm-up has ended."""
+
+    spark: int
+    """The number of this Spark, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSparkToWarmUp(WarmUpEnd):
+    """Spark could not be started."""
+
+    error: str
+
+
+# ---- of many tasks at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,171 +293,7 @@ class SparkEnded:
     tasks: Tasks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskProgressed:
-    """The progress of the task, reported from time to time."""
-
-    order: TaskOrder
-    progress: QueryProgress | QueryMoves | JobCounts
-    """For a query its last batch, or that it moves; for anything else what its Spark jobs have done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFinished:
-    """The task has finished, and need not run again in this run of its job."""
-
-    order: TaskOrder
-    result: Any
-    """A JSON value; for a planner the list of the tasks' configurations; for a query that ended by itself its id and
-    the number of its last batch."""
-    stateful: bool | None = None
-    """For a planner: whether the job's tasks have something to warm up; None: this depends on the job's kind."""
-    wrote: tuple[AssetWrite, ...] = ()
-    """The assets that this attempt says it has written."""
-    config_schema: Config | None = None
-    """For a planner: what the job declares of its config, as a JSON schema; empty: nothing; None: it is not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailed:
-    """The task ended with an error, and was not asked to stop."""
-
-    order: TaskOrder
-    error: str
-    """One or a few lines: the error and what caused it."""
-    traceback: str
-    """The end of the traceback, without the runner's own frames."""
-    retryable: bool
-    """False if another try can't help: for example, the entry point is not allowed, or the plan is too long."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskConflicted:
-    """Another writer uses the checkpoint or the table of the task, and the task has ended. It has not failed."""
-
-    order: TaskOrder
-    error: str
-    traceback: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStopped:
-    """The task was told to stop, and has ended."""
-
-    order: TaskOrder
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkLost:
-    """The Spark of the task has ended, and the task with it. The task has not failed, but may be the reason."""
-
-    order: TaskOrder
-    spark: int
-    """The number of this Spark: all tasks with the same number have ended together. A runner counts from 1; those of
-    detached tasks have negative numbers."""
-    error: str
-    traceback: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkFaltered:
-    """A known fault of Spark, which goes on, has ended the task. It has not failed; its next attempt may do better."""
-
-    order: TaskOrder
-    error: str
-    traceback: str = ""
-    lasts: bool = False
-    """Whether it may take long until an attempt can begin: Spark has no capacity left."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkAbsent:
-    """Spark could not be started, so the task has not begun. No other task could start here, either."""
-
-    order: TaskOrder
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmUpProgressed:
-    """The progress of a warm-up, reported from time to time."""
-
-    order: TaskOrder
-    progress: float
-    """From 0 to 1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmUpReady:
-    """The warm-up is done: the task is ready to run here."""
-
-    order: TaskOrder
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmUpFailed:
-    """The warm-up ended with an error, and was not told to stop."""
-
-    order: TaskOrder
-    error: str
-    traceback: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmUpConflicted:
-    """Another writer uses what the warm-up has read. It has not failed."""
-
-    order: TaskOrder
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmUpLost:
-    """The Spark of the warm-up has ended."""
-
-    order: TaskOrder
-    spark: int
-    """The number of this Spark, from 1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoSparkToWarmUp:
-    """Spark could not be started."""
-
-    order: TaskOrder
-    error: str
-
-
-WarmUpEvent: TypeAlias = WarmUpProgressed | WarmUpReady | WarmUpFailed | WarmUpConflicted | WarmUpLost | NoSparkToWarmUp
-WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpConflicted, WarmUpLost, NoSparkToWarmUp)
-"""After one of these events, nothing is left of the warm-up."""
-LastEvent: TypeAlias = (
-    TaskFinished | TaskFailed | TaskConflicted | TaskStopped | SparkLost | SparkFaltered | SparkAbsent | QueryDetached
-)
-LAST_EVENTS: Final = (
-    TaskFinished,
-    TaskFailed,
-    TaskConflicted,
-    TaskStopped,
-    SparkLost,
-    SparkFaltered,
-    SparkAbsent,
-    QueryDetached,
-)
-LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
-RunnerEvent: TypeAlias = (
-    TaskStarted
-    | LineageNamed
-    | QueryStarted
-    | TaskProgressed
-    | LastEvent
-    | LookedEvent
-    | WarmUpEvent
-    | ServersSilent
-    | SparkEnded
-)
-
+RunnerEvent: TypeAlias = AttemptEvent | WarmUpEvent | ServersSilent | SparkEnded
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, with the events of each task in order. It must not block or raise."""
 

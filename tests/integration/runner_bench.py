@@ -13,7 +13,7 @@ from waiting import DEADLINE_S
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.sight import LOOK_S
-from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, ServersSilent, SparkEnded, TaskFinished, TaskOrder
+from airflow_provider.spark.runner import LastEvent, RunnerEvent, ServersSilent, SparkEnded, TaskFinished, TaskOrder
 from airflow_provider.values.model import Epoch, TaskId
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ class Events:
             for event in self.of(task):
                 if isinstance(event, kinds):
                     return event
-                assert not isinstance(event, LAST_EVENTS), f"instead of {kinds}: {event}"
+                assert not isinstance(event, LastEvent), f"instead of {kinds}: {event}"
             await asyncio.wait_for(self._changed.wait(), deadline - time.monotonic())
 
     async def last(self, task: TaskId) -> RunnerEvent:
-        return await self.wait_for(task, *LAST_EVENTS)
+        return await self.wait_for(task, LastEvent)
 
     async def result(self, task: TaskId) -> object:
         """Wait until the task finishes; what it returned."""

@@ -25,7 +25,7 @@ from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
-    LAST_EVENTS,
+    LastEvent,
     QueryStarted,
     SparkAbsent,
     SparkFaltered,
@@ -161,7 +161,7 @@ async def touched(events: Events, order: TaskOrder) -> None:
     """Wait for the file that the task writes."""
 
     def is_there() -> bool:
-        assert not [event for event in events.of(order.task) if isinstance(event, LAST_EVENTS)]
+        assert not [event for event in events.of(order.task) if isinstance(event, LastEvent)]
         return Path(order.config["file"]).exists()
 
     await eventually(is_there)
@@ -224,7 +224,7 @@ async def test_a_start_that_was_given_up_ends_nothing_of_the_next_worker(
     late.set()
     await slow.close()
     await eventually(lambda: not is_quiet(tmp_path / "0"), "the next worker's task goes on")
-    assert not [event for event in events.of(moving.task) if isinstance(event, LAST_EVENTS)]
+    assert not [event for event in events.of(moving.task) if isinstance(event, LastEvent)]
     assert await other.stop([moving.task], "the test is over") == frozenset()
 
 

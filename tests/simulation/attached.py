@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from runner_events import event_of
 from simulation import invariants, spark_invariants
 from simulation.learning import Report, WarmUps
 from simulation.sparks import STARTS_MS, Spark
@@ -17,8 +18,9 @@ from simulation.status import TaskWord
 from airflow_provider.group.classic.member.state import MemberState
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.machine.events import TasksFinished, TasksStopped
+from airflow_provider.spark import runner
 from airflow_provider.spark.job import FencedError
-from airflow_provider.state.records import TaskFailure, TaskStatus, WorkerPhase
+from airflow_provider.state.records import TaskStatus, WorkerPhase
 from airflow_provider.state.records.jobs_topic.slots import wanted_slots
 from airflow_provider.values.model import Epoch, TaskId, Tasks
 from airflow_provider.values.replacing import replaced
@@ -237,7 +239,7 @@ class Attached:
         stateful = plan is not None and plan.stateful
         self._end(task)
         self.read()
-        self._feed(events.AttemptFinished, task=task, result=result, stateful=stateful)
+        self._feed(runner.TaskFinished, task=task, result=result, stateful=stateful)
 
     def fail(self, task: TaskId) -> None:
         """The task fails for good: it has had its last try before."""
@@ -247,13 +249,13 @@ class Attached:
         if before.state is RunState.STARTED:  # otherwise it was being stopped, and that is no failure
             self._failed_here[task] = self._life(before)
             self._execution.keep(replaced(before, last_try=True))
-        self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("boom"), retryable=False)
+        self._feed(runner.TaskFailed, task=task, error="boom", retryable=False)
 
     def meet_another_writer(self, task: TaskId) -> None:
         """Another writer uses the task's checkpoint."""
         self._end(task)
         self.read()
-        self._feed(events.AttemptConflicted, task=task, failure=TaskFailure.of("race"))
+        self._feed(runner.TaskConflicted, task=task, error="race")
 
     def lose_spark(self, task: TaskId, *, spark: int, after_ms: int, fails: Callable[[], None]) -> None:
         """The task notices after a while that its Spark has ended, unless it has ended before.
@@ -264,11 +266,11 @@ class Attached:
         def notices() -> None:
             if not self.may_write(task):
                 self._end(task)
-                self._feed(events.AttemptStopped, task=task)
+                self._feed(runner.TaskStopped, task=task, reason="")
                 return
             self._end(task)
             self.read()
-            self._feed(events.SparkLost, task=task, spark=spark, failure=TaskFailure.of("the JVM has ended"))
+            self._feed(runner.SparkLost, task=task, spark=spark, error="the JVM has ended")
             run = self._execution.runs.get(task)
             if run is not None and run.state is RunState.CLOSING:
                 fails()
@@ -279,7 +281,7 @@ class Attached:
         """Spark did not start for the task."""
         self._end(run.task)
         self.read()
-        self._feed(events.SparkAbsent, task=run.task, error="Spark does not start")
+        self._feed(runner.SparkAbsent, task=run.task, error="Spark does not start")
         spark_invariants.nobody_pays_for_a_spark_that_does_not_start(run, self._execution.runs.get(run.task))
 
     def fail_here(self, task: TaskId, *, after_ms: int) -> None:
@@ -289,7 +291,7 @@ class Attached:
             self._end(task)
             self.read()
             self._world.lacking.failed(self._process, task)
-            self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("no such class"), retryable=True)
+            self._feed(runner.TaskFailed, task=task, error="no such class", retryable=True)
 
         self._later(task, after_ms, fails)
 
@@ -316,10 +318,10 @@ class Attached:
 
     # ---- the machine
 
-    def _feed(self, make: Callable[..., events.Event], **fields: Any) -> None:
+    def _feed(self, kind: type[events.Event], **fields: Any) -> None:
         """Handle one event and its commands; events that come meanwhile are handled afterwards."""
         process = self._process
-        self._commands += handle(self._execution, make(now_ms=process.now, wall_ms=process.wall, **fields))
+        self._commands += handle(self._execution, event_of(kind, **fields), now_ms=process.now, wall_ms=process.wall)
         validate(self._execution)
         if self._carrying_out:
             return
@@ -370,7 +372,7 @@ class Attached:
         invariants.a_failed_task_starts_only_on_request(task, self._failed_here.pop(task, None), self._life(run))
         if process.lease_over:
             self.warm_ups.stop(task)
-            self._feed(events.AttemptStopped, task=task)
+            self._feed(runner.TaskStopped, task=task, reason="")
             return
         self._starts[task] = world.starts(process, task, run.epoch)
         if not task.is_planner:
@@ -386,9 +388,9 @@ class Attached:
         if begins_ms is None:
             self._later(task, STARTS_MS, lambda: self._lack_spark(run))
         elif begins_ms:
-            self._later(task, begins_ms, lambda: self._feed(events.AttemptBegan, task=task))
+            self._later(task, begins_ms, lambda: self._feed(runner.TaskStarted, task=task))
         else:
-            self._feed(events.AttemptBegan, task=task)
+            self._feed(runner.TaskStarted, task=task)
         world.lacking.begins(process, task)
 
     def _stop_later(self, tasks: Tasks) -> None:
@@ -405,7 +407,7 @@ class Attached:
         def stopped() -> None:
             self._end(task)
             self.read()
-            self._feed(events.AttemptStopped, task=task)
+            self._feed(runner.TaskStopped, task=task, reason="")
 
         self._later(task, delay_ms, stopped)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.group.classic.member.events import LearningProgressed
-from airflow_provider.state.records import TaskFailure, WorkerPhase
+from airflow_provider.spark import runner
+from airflow_provider.state.records import WorkerPhase
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
-from airflow_provider.worker.tasks import events
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -90,7 +90,7 @@ class WarmUps:
         def notice() -> None:
             for task in sorted(lost & self._lost):
                 self._lost.discard(task)
-                self._feed(events.WarmUpLost, task=task, spark=spark)
+                self._feed(runner.WarmUpLost, task=task, spark=spark)
 
         return notice
 
@@ -112,7 +112,7 @@ class WarmUps:
                 self._ready(task)
             else:
                 self._progress[task] = part / _PARTS
-                self._feed(events.WarmUpProgressed, task=task, progress=part / _PARTS)
+                self._feed(runner.WarmUpProgressed, task=task, progress=part / _PARTS)
                 self._go_on(task, number, part=part + 1, part_ms=part_ms, fails=fails)
 
         clock.after(part_ms, lambda: process.when_awake(so_far))
@@ -120,12 +120,12 @@ class WarmUps:
     def _ready(self, task: TaskId) -> None:
         del self._under_way[task]
         self._progress[task] = 1.0
-        self._feed(events.WarmUpReady, task=task)
+        self._feed(runner.WarmUpReady, task=task)
 
     def _failed(self, task: TaskId) -> None:
         del self._under_way[task]
         self._progress.pop(task, None)
-        self._feed(events.WarmUpFailed, task=task, failure=TaskFailure.of("what it reads is not there"))
+        self._feed(runner.WarmUpFailed, task=task, error="what it reads is not there")
 
 
 class Report:

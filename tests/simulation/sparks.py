@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from simulation import spark_invariants
 
 from airflow_provider.spark.local.sight import LOOK_S
+from airflow_provider.spark.runner import SparkEnded
 from airflow_provider.values.model import TaskId
-from airflow_provider.worker.tasks import events
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -88,7 +88,7 @@ class Spark:
             told = frozenset(task for task, start in lost.items() if tasks.start_of(task) == start)
             going_on = frozenset(task for task in told if tasks.goes_on(task))
             if going_on:
-                self._feed(events.SparkEnded, spark=ended, tasks=going_on)
+                self._feed(SparkEnded, spark=ended, tasks=going_on)
             notice_warm_ups()
 
         clock.after(process.rng.randint(0, _LOOK_MS), lambda: process.when_awake(look))

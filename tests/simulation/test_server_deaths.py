@@ -14,13 +14,14 @@ from itertools import count
 from typing import Any
 
 import pytest
+from runner_events import event_of
 
+from airflow_provider.spark import runner
 from airflow_provider.state.records import (
     JobDefinition,
     Key,
     KeyKind,
     PlanRecord,
-    TaskFailure,
     TaskKind,
     TaskState,
     TaskStatus,
@@ -125,7 +126,8 @@ class Server:
     # ---- the workers
 
     def feed(self, worker: Execution, kind: type[events.Event], **fields: Any) -> None:
-        for command in handle(worker, kind(now_ms=self.now, wall_ms=WALL_MS + self.now, **fields)):
+        event = event_of(kind, **fields)
+        for command in handle(worker, event, now_ms=self.now, wall_ms=WALL_MS + self.now):
             self._carry_out(worker, command)
 
     def _carry_out(self, worker: Execution, command: commands.Command) -> None:
@@ -133,15 +135,18 @@ class Server:
             case commands.StartAttempt(run=run):
                 session = {"server": SERVER, "session_id": f"{run.task}#{run.attempt}"} if self.way.detached else None
                 begins_ms = max(0, self.back_at - self.now) + 300
-                self._later(worker, run.task, run.attempt, begins_ms, events.AttemptBegan, handle=session)
+                self._later(worker, run.task, run.attempt, begins_ms, runner.TaskStarted, handle=session)
             case commands.WriteStart(status=status, number=number):
                 self._write(status)
                 self._later(worker, status.task, status.attempt, READ_MS, events.StartWritten, number=number)
             case commands.LetBegin(task=task):
                 run = worker.runs[task]
-                begun = {**run.handle, "query_id": "q"} if self.way.detached else None
                 if self.way.kind is TaskKind.STREAMING and (self.starts or task not in self.culprits):
-                    self._later(worker, task, run.attempt, 300, events.StreamBegan, handle=begun)
+                    if self.way.detached:
+                        begun = {**run.handle, "query_id": "q"}
+                        self._later(worker, task, run.attempt, 300, runner.QueryDetached, handle=begun)
+                    else:
+                        self._later(worker, task, run.attempt, 300, runner.QueryStarted, query_id="q")
                 if task in self.culprits:
                     self.after(self.culprits[task], lambda: self._end(worker, task, run.attempt))
             case commands.WriteStatus(status=status):
@@ -192,27 +197,20 @@ class Server:
 
     def _is_silent(self, silent: bool) -> None:
         for worker in self.workers:
-            self.feed(worker, events.ServersSilent, silent=silent, detached=self.way.detached)
+            self.feed(worker, runner.ServersSilent, silent=silent, detached=self.way.detached)
 
     def _lose(self, there: list[tuple[Execution, TaskRun]], spark: int, task: TaskId | None) -> None:
         for worker, run in there:
-            ended: dict[str, Any] = {"failure": TaskFailure.of("the server was restarted")}
+            ended: dict[str, Any] = {"error": "the server was restarted"}
             if not self.way.detached:
                 late_ms = self.workers.index(worker) * self.late_ms
-                self._later(worker, run.task, run.attempt, late_ms, events.SparkLost, spark=spark, **ended)
+                self._later(worker, run.task, run.attempt, late_ms, runner.SparkLost, spark=spark, **ended)
             elif self.starts or run.task != task:
-                self._later(worker, run.task, run.attempt, 0, events.SparkLost, spark=-spark, **ended)
+                self._later(worker, run.task, run.attempt, 0, runner.SparkLost, spark=-spark, **ended)
             else:
-                lost: dict[str, Any] = {
-                    "now_ms": self.now,
-                    "wall_ms": WALL_MS + self.now,
-                    "task": run.task,
-                    "spark": spark,
-                    **ended,
-                }
-                end = events.SparkLost(**lost)
-                self.feed(worker, events.StreamBegan, task=run.task, handle=run.handle, otherwise=end)
-                self._later(worker, run.task, run.attempt, LOOK_MS, events.QueryCleared)
+                end = event_of(runner.SparkLost, task=run.task, spark=spark, **ended)
+                self.feed(worker, runner.QueryDetached, task=run.task, handle=run.handle, otherwise=end)
+                self._later(worker, run.task, run.attempt, LOOK_MS, runner.QueryCleared)
 
     # ---- the topic
 

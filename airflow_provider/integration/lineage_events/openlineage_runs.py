@@ -35,7 +35,6 @@ from airflow_provider.integration.lineage_events.outlet import ItemWords, Outlet
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.lineage import Dataset as NamedDataset
 from airflow_provider.spark.runner import (
-    LAST_EVENTS,
     LastEvent,
     LineageNamed,
     QueryDetached,
@@ -133,7 +132,7 @@ class OpenLineageRuns:
             elif isinstance(event, LineageNamed) and (begun := self._begun.get(event.order.task)):
                 begun.lineage = event.lineage
                 self._tell(RunState.RUNNING, begun, begun.run)
-            elif isinstance(event, LAST_EVENTS):
+            elif isinstance(event, LastEvent):
                 self._end(event)
         except Exception as wrong:
             log.warning("No OpenLineage event for %s: %s", type(event).__name__, wrong, exc_info=True)

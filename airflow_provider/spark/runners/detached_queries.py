@@ -25,7 +25,7 @@ from airflow_provider.spark.connect.query_watch.watch_events import (
 )
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import (
-    LAST_EVENTS,
+    LastEvent,
     OnEvent,
     QueryAdopted,
     QueryCleared,
@@ -341,7 +341,7 @@ class DetachedQueries:
 
     def _say(self, watched: _Watched, event: RunnerEvent) -> None:
         """Report the last event of a task, and forget the task."""
-        assert isinstance(event, (*LAST_EVENTS, QueryCleared))
+        assert isinstance(event, LastEvent | QueryCleared)
         self._drop(watched.order.task)
         self._on_event(event)
 

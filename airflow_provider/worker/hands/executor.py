@@ -18,9 +18,20 @@ from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.job.checkpoint_folder import CheckpointError
-from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
+from airflow_provider.spark.runner import (
+    LastEvent,
+    LineageNamed,
+    OnEvent,
+    Runner,
+    RunnerClosedError,
+    RunnerEvent,
+    TaskFailed,
+    TaskProgressed,
+    TaskStopped,
+    WarmUpFailed,
+)
 from airflow_provider.spark.runners.detached_queries import MakeQueries, nothing_detached
-from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.presence import has_said_that_it_leaves
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
@@ -28,7 +39,7 @@ from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.values.story import Story
 from airflow_provider.worker.hands.log_levels import LogLevels
-from airflow_provider.worker.hands.orders import heard, order_of, order_to_watch
+from airflow_provider.worker.hands.orders import bare_order, order_of
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.releases import Releases
 from airflow_provider.worker.hands.steps import Steps
@@ -46,7 +57,7 @@ _CLOSE_S: Final = 20.0
 """How long closing takes at most, with everything that it waits for."""
 _LAST_WORDS_S: Final = 5.0
 _LEAST_S: Final = 0.5
-_ROUTINE_EVENTS: Final = (events.TopicsRead, events.TimerFired, events.AttemptProgressed, events.StreamMoved)
+_ROUTINE_EVENTS: Final = (events.TopicsRead, events.TimerFired, TaskProgressed)
 _ROUTINE_COMMANDS: Final = (commands.ArmTimer, commands.WriteProgress)
 
 
@@ -172,48 +183,46 @@ class TaskExecutor:
     # ---- what is fed to the machine
 
     def joined(self) -> None:
-        self._feed(events.GroupJoined(now_ms=now_ms(), wall_ms=wall_ms()))
+        self._feed(events.GroupJoined())
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         self._release_ended()
         self._releases.forget(tasks)
         self._read()
-        self._feed(events.TasksGiven(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, epoch=epoch))
+        self._feed(events.TasksGiven(tasks=tasks, epoch=epoch))
 
     def stop(self, tasks: Tasks, reason: str) -> None:
         self._release_ended()
         for_good = self._for_good and reason == StopReason.LEAVING.value
         if StopReason(reason).ends_lease:
             self._releases.wait_for_no_record(tasks)
-        self._feed(
-            events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason, for_good=for_good)
-        )
+        self._feed(events.TasksRevoked(tasks=tasks, reason=reason, for_good=for_good))
 
     def learn(self, tasks: Tasks) -> None:
         self._read()
-        self._feed(events.TasksToLearn(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks))
+        self._feed(events.TasksToLearn(tasks=tasks))
 
     def stop_learning(self, tasks: Tasks) -> None:
-        self._feed(events.LearningStopped(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks))
+        self._feed(events.LearningStopped(tasks=tasks))
 
     def advance(self, epoch: Epoch) -> None:
         self._read()
-        self._feed(events.EpochAdvanced(now_ms=now_ms(), wall_ms=wall_ms(), epoch=epoch))
+        self._feed(events.EpochAdvanced(epoch=epoch))
 
     def refresh(self) -> None:
         self._read()
 
     def drain(self) -> None:
-        self._feed(events.Drained(now_ms=now_ms(), wall_ms=wall_ms()))
+        self._feed(events.Drained())
 
     def let_failed_go(self) -> None:
-        self._feed(events.FailedLetGo(now_ms=now_ms(), wall_ms=wall_ms()))
+        self._feed(events.FailedLetGo())
 
     def leave_for_good(self) -> None:
         """From now on, changes of the workers' own records matter, too."""
         if not self._for_good:
             self._for_good = True
-            self._feed(events.LeavesForGood(now_ms=now_ms(), wall_ms=wall_ms()))
+            self._feed(events.LeavesForGood())
             about_workers = self._topics.subscribe(partial(self._steps.guarded, self._workers_read), About.WORKERS)
             self._unsubscribes.append(about_workers)
 
@@ -247,17 +256,16 @@ class TaskExecutor:
         if jobs.levels or self._log_levels.has_some:
             self._log_levels.follow(jobs.levels_of(self._worker))
         if jobs is not self._execution.jobs or status is not self._execution.status:
-            self._feed(events.TopicsRead(now_ms=now_ms(), wall_ms=wall_ms(), jobs=jobs, status=status))
+            self._feed(events.TopicsRead(jobs=jobs, status=status))
 
     def _on_event(self, event: RunnerEvent) -> None:
-        if isinstance(event, LAST_EVENTS):
+        if isinstance(event, LastEvent):
             self._read()
-        told = heard(event, now_ms=now_ms(), wall_ms=wall_ms())
-        if told is not None:
-            self._feed(told)
+        if not isinstance(event, LineageNamed):  # only others want to hear of it
+            self._feed(event)
 
     def _on_timer(self) -> None:
-        self._feed(events.TimerFired(now_ms=now_ms(), wall_ms=wall_ms()))
+        self._feed(events.TimerFired())
 
     def _feed(self, event: events.Event) -> None:
         """Handle one event, and carry out the commands. Commands of events that are fed meanwhile come after these."""
@@ -275,8 +283,9 @@ class TaskExecutor:
 
     def _handle(self, event: events.Event) -> list[commands.Command]:
         """Let the machine handle an event. If it can't, tell the log how it got there."""
+        now = now_ms()
         try:
-            done = handle(self._execution, event)
+            done = handle(self._execution, event, now_ms=now, wall_ms=wall_ms())
         except Exception:
             log.error(  # noqa: TRY400  whoever reports the fault also logs its traceback
                 "group %s, worker %s: a fault of this program; what happened last:\n%s",
@@ -287,7 +296,7 @@ class TaskExecutor:
             raise
         told = [command for command in done if not isinstance(command, _ROUTINE_COMMANDS)]
         if told or not isinstance(event, _ROUTINE_EVENTS):
-            self._story.add(f"{event.now_ms} ms", event, told)
+            self._story.add(f"{now} ms", event, told)
         return done
 
     # ---- what the machine wants
@@ -300,8 +309,8 @@ class TaskExecutor:
             commands.StopWarmUp: lambda command: self._runner.stop_warming(command.task),
             commands.StopAttempts: lambda command: self._stop(command.tasks, command.reason),
             commands.StopWatching: lambda command: self._queries.let_go(command.tasks),
-            commands.Watch: lambda command: self._queries.watch(order_to_watch(command.run), command.run.handle),
-            commands.TakeOver: lambda command: self._queries.take_over(order_to_watch(command.run), command.run.handle),
+            commands.Watch: lambda command: self._queries.watch(bare_order(command.run), command.run.handle),
+            commands.TakeOver: lambda command: self._queries.take_over(bare_order(command.run), command.run.handle),
             commands.EndOrphan: lambda command: self._end_orphan(command.status),
             commands.LetBegin: lambda command: self._runner.proceed(command.task),
             commands.WriteStart: self._records.insist,
@@ -376,26 +385,20 @@ class TaskExecutor:
                 try:
                     await self._runner.start(order_of(run, root=self._checkpoint_root, group_id=self._group_id))
                 except CheckpointError as wrong:
-                    failed = TaskFailure.of(str(wrong))
-                    self._feed(
-                        events.AttemptFailed(
-                            now_ms=now_ms(), wall_ms=wall_ms(), task=run.task, failure=failed, retryable=False
-                        )
-                    )
+                    order = bare_order(run)
+                    self._feed(TaskFailed(order=order, error=str(wrong), retryable=False))
                 except RunnerClosedError:
-                    self._never_began(run.task)
+                    self._never_began(run)
 
     def _warm(self, run: TaskRun) -> None:
         try:
             self._runner.warm(order_of(run, root=self._checkpoint_root, group_id=self._group_id))
         except CheckpointError as wrong:
-            failure = TaskFailure.of(str(wrong))
-            self._feed(events.WarmUpFailed(now_ms=now_ms(), wall_ms=wall_ms(), task=run.task, failure=failure))
+            self._feed(WarmUpFailed(order=bare_order(run), error=str(wrong)))
 
     def _stop(self, tasks: Tasks, reason: str) -> None:
         for task in tasks & self._to_start.keys():
-            del self._to_start[task]
-            self._never_began(task)
+            self._never_began(self._to_start.pop(task))
             tasks -= {task}
         tasks = self._queries.stop(tasks, reason)
         if tasks:
@@ -406,9 +409,9 @@ class TaskExecutor:
         while tasks:
             tasks = await self._runner.stop(tasks, reason, timeout_s=_STOP_WAIT_S)
 
-    def _never_began(self, task: TaskId) -> None:
-        self._runner.stop_warming(task)  # the attempt would have continued with the warm-up
-        self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
+    def _never_began(self, run: TaskRun) -> None:
+        self._runner.stop_warming(run.task)  # the attempt would have continued with the warm-up
+        self._feed(TaskStopped(order=bare_order(run), reason="it never began"))
 
     async def close(self) -> None:
         deadline = Deadline(_CLOSE_S)
@@ -417,7 +420,7 @@ class TaskExecutor:
         for unsubscribe in self._unsubscribes:
             unsubscribe()
         self._log_levels.restore()
-        self._feed(events.Closed(now_ms=now_ms(), wall_ms=wall_ms()))
+        self._feed(events.Closed())
         self._stop(frozenset(self._to_start), "the worker is closing")
         if self._starter is not None:
             self._starter.cancel()

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.topics.errors import TooLargeError, TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.records import TaskStatus
@@ -170,19 +169,19 @@ class TaskRecords:
 
 def _outcome(command: WriteEnd | WriteStart | WritePlan, failed: BaseException | None) -> Event:
     """:raises BaseException: any error other than a refusal by the broker"""
-    now, wall, number = now_ms(), wall_ms(), command.number
+    number = command.number
     if isinstance(command, WriteStart):
         if failed is not None:
             raise failed
-        return StartWritten(now_ms=now, wall_ms=wall, task=command.status.task, number=number)
+        return StartWritten(task=command.status.task, number=number)
     if isinstance(command, WritePlan):
         if failed is None:
-            return PlanWritten(now_ms=now, wall_ms=wall, task=command.task, number=number)
+            return PlanWritten(task=command.task, number=number)
         if isinstance(failed, TooLargeError):
-            return PlanRefused(now_ms=now, wall_ms=wall, task=command.task, number=number, refusal=str(failed))
+            return PlanRefused(task=command.task, number=number, refusal=str(failed))
         raise failed
     if failed is None:
-        return EndWritten(now_ms=now, wall_ms=wall, task=command.status.task, number=number)
+        return EndWritten(task=command.status.task, number=number)
     if isinstance(failed, TooLargeError):
-        return EndRefused(now_ms=now, wall_ms=wall, task=command.status.task, number=number, refusal=str(failed))
+        return EndRefused(task=command.status.task, number=number, refusal=str(failed))
     raise failed

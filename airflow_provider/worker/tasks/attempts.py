@@ -4,9 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
+from airflow_provider.spark.runner import (
+    QueryAdopted,
+    QueryCleared,
+    QueryDetached,
+    QueryStarted,
+    QueryUnreachable,
+    SparkAbsent,
+    SparkFaltered,
+    SparkLost,
+    TaskConflicted,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+)
 from airflow_provider.state.blame.elsewhere import HERE_AFTER_MS
 from airflow_provider.state.blame.evidence import LATELY_MS
-from airflow_provider.state.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.records import (
+    JobError,
+    PlanRecord,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WrittenAsset,
+)
 from airflow_provider.state.views.task_progress.replanning import in_known_order
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
@@ -14,23 +36,12 @@ from airflow_provider.worker.tasks.admission import admit
 from airflow_provider.worker.tasks.assigned import on_topics, on_topics_waiting
 from airflow_provider.worker.tasks.commands import GiveUpWriting, LetBegin, WritePlan
 from airflow_provider.worker.tasks.events import (
-    AttemptBegan,
-    AttemptConflicted,
-    AttemptFailed,
-    AttemptFinished,
     EndRefused,
     EndWritten,
     Event,
     PlanRefused,
     PlanWritten,
-    QueryAdopted,
-    QueryCleared,
-    QueryUnreachable,
-    SparkAbsent,
-    SparkFaltered,
-    SparkLost,
     StartWritten,
-    StreamBegan,
     TimerFired,
     TopicsRead,
 )
@@ -49,7 +60,7 @@ _WARN_EACH: Final = 10
 # ---- it runs
 
 
-def on_began(x: Execution, task: TaskId, event: AttemptBegan) -> None:
+def on_began(x: Execution, task: TaskId, event: TaskStarted) -> None:
     run = x.keep(replaced(x.runs[task], started_at_ms=x.wall, handle=event.handle))
     if run.state is RunState.STARTED:  # otherwise it was told to stop before it began
         x.write_start(run)
@@ -92,20 +103,22 @@ def on_topics_started(x: Execution, task: TaskId, event: TopicsRead) -> None:
         let_begin_when_recorded(x, task)
 
 
-def on_stream_began(x: Execution, task: TaskId, event: StreamBegan) -> None:
+def on_query_started(x: Execution, task: TaskId, _event: QueryStarted) -> None:
+    x.write(x.keep(x.runs[task].streaming(x.now)), TaskState.RUNNING)
+
+
+def on_detached(x: Execution, task: TaskId, event: QueryDetached) -> None:
     run = x.runs[task].streaming(x.now)
-    if event.handle is not None:
-        run = x.watch(replaced(run, handle=event.handle, detached=True, otherwise=event.otherwise))
+    run = x.watch(replaced(run, handle=event.handle, detached=True, otherwise=event.otherwise))
     if isinstance(event.otherwise, SparkLost):  # who ran there is known now, and not when its server answers again
-        x.suspects.wait_after(x.runs, event.otherwise)
+        x.suspects.wait_after(x.runs, event.otherwise.spark, now_ms=x.now)
     x.write(x.keep(run), TaskState.RUNNING)
 
 
-def on_stream_began_stopping(x: Execution, task: TaskId, event: StreamBegan) -> None:
-    """The query was detached while the task was told to stop."""
-    on_stream_began(x, task, event)
-    if event.handle is not None:
-        x.stop(task, x.runs[task].state, "it was told to stop")
+def on_detached_stopping(x: Execution, task: TaskId, event: QueryDetached) -> None:
+    """It was told to stop meanwhile."""
+    on_detached(x, task, event)
+    x.stop(task, x.runs[task].state, "it was told to stop")
 
 
 # ---- earlier queries
@@ -144,9 +157,9 @@ def on_cleared(x: Execution, task: TaskId, _event: QueryCleared) -> None:
 def on_not_started(x: Execution, task: TaskId, event: QueryCleared) -> None:
     """The query that its attempt may have left behind was never started: the attempt has ended as it has said."""
     match x.runs[task].otherwise:
-        case AttemptFailed() as failed:
+        case TaskFailed() as failed:
             on_failed(x, task, failed)
-        case AttemptConflicted() as conflicted:
+        case TaskConflicted() as conflicted:
             on_conflicted(x, task, conflicted)
         case SparkLost() as lost:
             on_spark_lost(x, task, lost)
@@ -185,12 +198,13 @@ def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
 # ---- its last event
 
 
-def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
+def on_finished(x: Execution, task: TaskId, event: TaskFinished) -> None:
     run = x.runs[task]
     x.known_faults.finished(task)
     if not task.is_planner:
         x.evidence.went_well()
-        x.close(run, TaskState.FINISHED, event.result, event.wrote)
+        wrote = tuple(WrittenAsset(name=name, uri=uri, rows=rows) for name, uri, rows in event.wrote)
+        x.close(run, TaskState.FINISHED, event.result, wrote)
     elif run.state is RunState.STOPPING and run.plans_again:
         on_stopped(x, task, event)  # the next worker makes the same plan
     else:
@@ -211,9 +225,9 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
         x.release_stopped(task)
 
 
-def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
+def on_failed(x: Execution, task: TaskId, event: TaskFailed) -> None:
     run = forgiven(x.runs[task], now_ms=x.now)
-    failed = _failed_here(x, run, x.failure(event.failure.message, event.failure.traceback))
+    failed = _failed_here(x, run, x.failure(event.error, event.traceback))
     if event.retryable:
         _try_again(x, failed)
     else:
@@ -228,21 +242,21 @@ def _failed_here(x: Execution, run: TaskRun, failure: TaskFailure) -> TaskRun:
     return run.failed_at(x.settings.worker, failure)
 
 
-def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
+def on_conflicted(x: Execution, task: TaskId, event: TaskConflicted) -> None:
     """The task has not failed. It waits until the other writer may be over, and says so."""
     run = forgiven(x.runs[task], now_ms=x.now).in_conflict(x.wall).ended_otherwise_at(x.settings.worker)
     writes_s = run.in_conflict_ms(x.wall) // 1_000
     how_long = f" for {writes_s // 60} min" if writes_s >= 60 else ""
     why = x.failure(
-        f"it waits for another writer, which has used its checkpoint or table{how_long}: {event.failure.message}",
-        event.failure.traceback,
+        f"it waits for another writer, which has used its checkpoint or table{how_long}: {event.error}",
+        event.traceback,
     )
     if run.in_conflict_ms(x.wall) >= _LONG_CONFLICT_MS and run.conflicts % _WARN_EACH == 0:
         x.warn_of(
             run,
             f"waits for another writer, which has used its checkpoint or table{how_long}",
             "wait for other writers, which have used their checkpoints or tables for long",
-            x.failure(event.failure.message).line,
+            x.failure(event.error).line,
             incident="other writers",
         )
     x.wait_for_next(replaced(run, error=why), conflict_pause_ms(run.conflicts))
@@ -254,43 +268,41 @@ def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
 
 
 def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
-    run = x.suspects.lost(x.runs, event).ended_otherwise_at(x.settings.worker)
+    run = x.suspects.lost(x.runs, event, now_ms=x.now).ended_otherwise_at(x.settings.worker)
     if run.started_at_ms is None and not run.detached:
         _still_to_come(x, task)
     elif x.suspects.condemns(run):
         x.close(run, TaskState.FAILED)
     else:
         x.wait_for_next(run, 0)
-        x.warn_of(
-            run, "is to run again", "are to run again", event.failure.line, incident=f"end of Spark {event.spark}"
-        )
+        why = x.failure(event.error).line
+        x.warn_of(run, "is to run again", "are to run again", why, incident=f"end of Spark {event.spark}")
 
 
 def on_spark_faltered(x: Execution, task: TaskId, event: SparkFaltered) -> None:
     run = forgiven(x.runs[task], now_ms=x.now)
     if event.lasts:
-        _wait_for_room(x, run, event.failure)
+        _wait_for_room(x, run, event)
         return
-    message, traceback = event.failure.message, event.failure.traceback
     pause_ms = x.known_faults.pause_ms(run, x.now)
     if pause_ms is None:
-        _try_again(x, _failed_here(x, run, x.failure(message, traceback)))
+        _try_again(x, _failed_here(x, run, x.failure(event.error, event.traceback)))
         return
-    why = x.failure(f"a known fault of Spark, which passes: {message}", traceback)
+    why = x.failure(f"a known fault of Spark, which passes: {event.error}", event.traceback)
     x.warn_of(run, "is to run again", "are to run again", why.line)
     x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), died_alone=0, error=why), pause_ms)
 
 
-def _wait_for_room(x: Execution, run: TaskRun, full: TaskFailure) -> None:
+def _wait_for_room(x: Execution, run: TaskRun, full: SparkFaltered) -> None:
     """None of the task's code was called. It waits as long as it takes, and says so."""
     times = x.without_room.again(run.task, x.now, counts_ms=IN_A_ROW_MS)
-    why = x.failure(f"it waits until its Spark has room for it: {full.message}", full.traceback)
+    why = x.failure(f"it waits until its Spark has room for it: {full.error}", full.traceback)
     if times % _WARN_EACH == 1:
         x.warn_of(
             run,
             "waits until its Spark has room for it",
             "wait until their Spark has room for them",
-            x.failure(full.message).line,
+            x.failure(full.error).line,
         )
     x.wait_for_next(replaced(run.ended_otherwise_at(x.settings.worker), error=why), room_pause_ms(run.task, times))
 
@@ -344,7 +356,7 @@ def _has_better_place(x: Execution, failed: TaskRun) -> bool:
 # ---- a plan
 
 
-def _publish(x: Execution, run: TaskRun, event: AttemptFinished) -> None:
+def _publish(x: Execution, run: TaskRun, event: TaskFinished) -> None:
     definition = run.work.definition
     stateful = definition.kind is TaskKind.STREAMING if event.stateful is None else event.stateful
     try:

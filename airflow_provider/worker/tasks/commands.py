@@ -46,8 +46,8 @@ class Watch(Command):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver(Command):
     """Find the earlier query of the task by its handle, to adopt it or to end it. Answered by
-    :class:`~.events.QueryAdopted`, which is followed by a last event, or by :class:`~.events.QueryCleared`; if the
-    server can't be reached, :class:`~.events.QueryUnreachable` comes first.
+    :class:`~airflow_provider.spark.runner.QueryAdopted`, which is followed by a last event, or by ``QueryCleared``; if
+    the server can't be reached, ``QueryUnreachable`` comes first.
     """
 
     run: TaskRun

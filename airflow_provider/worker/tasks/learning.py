@@ -21,7 +21,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.state.records import TaskState, TaskWork
+from airflow_provider.spark.runner import (
+    NoSparkToWarmUp,
+    WarmUpConflicted,
+    WarmUpEvent,
+    WarmUpFailed,
+    WarmUpLost,
+    WarmUpProgressed,
+    WarmUpReady,
+)
+from airflow_provider.state.records import TaskFailure, TaskState, TaskWork
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import Inform, StartWarmUp, StopWarmUp, Warn
@@ -30,19 +39,13 @@ from airflow_provider.worker.tasks.events import (
     Event,
     LearnerEvent,
     LearningStopped,
-    NoSparkToWarmUp,
     TakenTaskGone,
     TakenTaskStarted,
     TasksGiven,
     TasksRevoked,
     TasksToLearn,
     TopicsRead,
-    WarmUpConflicted,
     WarmUpDue,
-    WarmUpFailed,
-    WarmUpLost,
-    WarmUpProgressed,
-    WarmUpReady,
 )
 from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
 from airflow_provider.worker.tasks.runs.last_record import first_run, last_word
@@ -138,7 +141,7 @@ def on_ready(x: Execution, task: TaskId, _event: WarmUpReady) -> None:
 def on_failed(x: Execution, task: TaskId, event: WarmUpFailed) -> None:
     """Try it again a few times. If the task has moved here, its attempt starts without the warm-up."""
     learner = x.learners.tasks[task].again(now_ms=x.now, failures=1)
-    mask, failure = x.settings.mask, event.failure
+    mask, failure = x.settings.mask, TaskFailure.of(event.error, event.traceback)
     trace = f"\n{mask(failure.traceback)}" if failure.traceback else ""
     wait_s = (learner.not_before_ms - x.now) / 1000
     what_next = "the task starts without it" if learner.taken else f"it is tried again in {wait_s:g} s"
@@ -152,13 +155,13 @@ def on_failed(x: Execution, task: TaskId, event: WarmUpFailed) -> None:
 
 def on_conflicted(x: Execution, task: TaskId, event: WarmUpConflicted) -> None:
     learner = x.learners.tasks[task].after_conflict(now_ms=x.now)
-    why = x.settings.mask(event.failure.line)
+    why = x.settings.mask(TaskFailure.of(event.error).line)
     x.do(Inform(message=f"the warm-up of {x.jobs.label(task)} waits for another writer: {why}"))
     _keep_or_forget(x, learner)
 
 
 def on_spark_lost(x: Execution, task: TaskId, event: WarmUpLost) -> None:
-    x.suspects.wait_after(x.runs, event)
+    x.suspects.wait_after(x.runs, event.spark, now_ms=x.now)
     _keep_or_forget(x, x.learners.tasks[task].again(now_ms=x.now, spark_deaths=1))
 
 
@@ -284,7 +287,7 @@ def follow(x: Execution, event: Event) -> None:
 def start(x: Execution, task: TaskId) -> None:
     """This task has had its turn: if it has started, its attempt continues with the warm-up."""
     if x.state_of(task) is RunState.STARTED and task in x.learners.taken:
-        _apply(x, task, TakenTaskStarted(now_ms=x.now, wall_ms=x.wall, task=task))
+        _apply(x, task, TakenTaskStarted(task=task))
 
 
 def begin_next(x: Execution) -> None:
@@ -293,10 +296,10 @@ def begin_next(x: Execution) -> None:
         return
     for task in sorted(x.learners.taken):
         if x.state_of(task) not in WAITS_ITS_TURN:
-            _apply(x, task, TakenTaskGone(now_ms=x.now, wall_ms=x.wall, task=task))
+            _apply(x, task, TakenTaskGone(task=task))
     if x.may_warm_up:
         for task in x.learners.due(now_ms=x.now):
-            _apply(x, task, WarmUpDue(now_ms=x.now, wall_ms=x.wall, task=task))
+            _apply(x, task, WarmUpDue(task=task))
 
 
 def _forget_failures(x: Execution, given: Tasks) -> None:
@@ -309,7 +312,7 @@ def _forget_failures(x: Execution, given: Tasks) -> None:
 
 def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
     match event:
-        case LearnerEvent():
+        case WarmUpEvent() | LearnerEvent():
             return (event.task,)
         case TasksToLearn():
             return () if x.closed else sorted(task for task in event.tasks if not task.is_planner)

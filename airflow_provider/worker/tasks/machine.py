@@ -28,10 +28,10 @@ record says so until it moves (``stalls.py``).
 Blame. Every end of an attempt has somebody to blame, and only that one pays. Errors are judged where they are caught
 (``spark/attempts/blame.py``); the last event says who it is.
 
-- The task (AttemptFailed, or its time limit): this uses one of its retries. The pauses before the next attempt grow
+- The task (TaskFailed, or its time limit): this uses one of its retries. The pauses before the next attempt grow
   (``pauses.py``). A stream gets its retries back by going well (``going_well.py``). What has no end is tried again as
   often as it takes, unless its job says how often.
-- Another writer of its checkpoint or table, often its predecessor (AttemptConflicted): the task waits, and is tried
+- Another writer of its checkpoint or table, often its predecessor (TaskConflicted): the task waits, and is tried
   again after growing pauses as often as it takes. It has not failed.
 - The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``runs/spark_deaths``. No
   retry is used.
@@ -39,7 +39,7 @@ Blame. Every end of an attempt has somebody to blame, and only that one pays. Er
   fault again and again, it is taken for the task's after all. If Spark has had no capacity left to begin, the task is
   tried again as often as it takes: none of its code was called.
 - This worker, which has no Spark (SparkAbsent): it starts nothing more here, and leaves the group. No task pays.
-- Nobody (AttemptStopped): it was told to stop.
+- Nobody (TaskStopped): it was told to stop.
 
 Elsewhere. The error of an attempt that has failed can't show that this worker lacks something. So the next attempt is
 left to another worker, if there is a better place (``state/blame/``): the task then waits here a while for its move. A
@@ -78,19 +78,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from airflow_provider.spark.runner import (
+    AttemptEvent,
+    QueryAdopted,
+    QueryCleared,
+    QueryDetached,
+    QueryStarted,
+    QueryUnreachable,
+    ServersSilent,
+    SparkAbsent,
+    SparkEnded,
+    SparkFaltered,
+    SparkLost,
+    TaskConflicted,
+    TaskFailed,
+    TaskFinished,
+    TaskProgressed,
+    TaskStarted,
+    TaskStopped,
+)
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.status_view import said_since
 from airflow_provider.values.model import NO_TASKS, TaskId
 from airflow_provider.worker.tasks import assigned, attempts, declared_gone, ending_orphans, learning, stalls
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import (
-    AttemptBegan,
-    AttemptConflicted,
-    AttemptEvent,
-    AttemptFailed,
-    AttemptFinished,
-    AttemptProgressed,
-    AttemptStopped,
     Closed,
     Drained,
     EndRefused,
@@ -103,23 +115,14 @@ from airflow_provider.worker.tasks.events import (
     LeavesForGood,
     PlanRefused,
     PlanWritten,
-    QueryAdopted,
-    QueryCleared,
-    QueryUnreachable,
     RoomWanted,
-    ServersSilent,
     SlotFree,
-    SparkAbsent,
-    SparkEnded,
-    SparkFaltered,
-    SparkLost,
     StartWritten,
-    StreamBegan,
-    StreamMoved,
     TasksGiven,
     TasksRevoked,
     TimerFired,
     TopicsRead,
+    Written,
 )
 from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
 from airflow_provider.worker.tasks.runs.checkpoint_claims import LOOK_MS
@@ -142,9 +145,8 @@ _FAILED = RunState.FAILED
 
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
 _LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, StartWritten)
-_LAST = (AttemptFinished, AttemptFailed, AttemptConflicted, AttemptStopped, SparkLost, SparkFaltered, SparkAbsent)
-_MOVES = (AttemptProgressed, StreamMoved)
-_OF_ATTEMPT = (AttemptBegan, StreamBegan, *_MOVES, *_LAST)
+_ENDS = (TaskFinished, TaskFailed, TaskConflicted, TaskStopped, SparkLost, SparkFaltered, SparkAbsent)
+_OF_ATTEMPT = (TaskStarted, QueryStarted, QueryDetached, TaskProgressed, *_ENDS)
 
 
 TRANSITIONS: Final[Table[RunState]] = {
@@ -188,15 +190,15 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(declared_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
         RoomWanted: to(assigned.on_room_wanted, _RESTARTING),
         TimerFired: to(stalls.on_timer, _TIMED_OUT, _STARTED),
-        AttemptBegan: to(attempts.on_began, _STARTED),
+        TaskStarted: to(attempts.on_began, _STARTED),
         StartWritten: to(attempts.on_start_written, _STARTED, _RESTARTING),
-        StreamBegan: to(attempts.on_stream_began, _STARTED),
-        AttemptProgressed: to(stalls.on_progressed, _STARTED),
-        StreamMoved: to(stalls.on_moved, _STARTED),
-        AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
-        AttemptFailed: to(attempts.on_failed, _WAITING, _CLOSING),
-        AttemptConflicted: to(attempts.on_conflicted, _WAITING),
-        AttemptStopped: to(attempts.on_stopped, _GONE),
+        QueryStarted: to(attempts.on_query_started, _STARTED),
+        QueryDetached: to(attempts.on_detached, _STARTED),
+        TaskProgressed: to(stalls.on_progressed, _STARTED),
+        TaskFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
+        TaskFailed: to(attempts.on_failed, _WAITING, _CLOSING),
+        TaskConflicted: to(attempts.on_conflicted, _WAITING),
+        TaskStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
         SparkFaltered: to(attempts.on_spark_faltered, _WAITING, _CLOSING),
         SparkAbsent: to(attempts.on_spark_absent, _WAITING),
@@ -211,29 +213,31 @@ TRANSITIONS: Final[Table[RunState]] = {
         EpochAdvanced: to(assigned.on_epoch, _LEAVING),
         TopicsRead: to(assigned.on_topics_leaving, _LEAVING, _STOPPING, _GONE),
         TimerFired: to(assigned.on_leaving_timed_out, _GONE),
-        **all_late(_LEAVING, _MOVES),
-        AttemptFinished: to(attempts.on_finished, _CLOSING),
-        AttemptFailed: to(attempts.on_stopped, _GONE),
-        AttemptConflicted: to(attempts.on_stopped, _GONE),
-        AttemptStopped: to(attempts.on_stopped, _GONE),
+        TaskProgressed: to(late, _LEAVING),
+        TaskFinished: to(attempts.on_finished, _CLOSING),
+        TaskFailed: to(attempts.on_stopped, _GONE),
+        TaskConflicted: to(attempts.on_stopped, _GONE),
+        TaskStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkFaltered: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
         QueryCleared: to(attempts.on_stopped, _GONE),
-        **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, (QueryAdopted, QueryUnreachable, StartWritten)),
+        **all_late(_LEAVING, (TaskStarted, QueryStarted, QueryDetached), _WRITTEN),
+        **all_late(_LEAVING, (QueryAdopted, QueryUnreachable, StartWritten)),
     },
     _STOPPING: {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),
         TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STOPPING),
         TopicsRead: to(declared_gone.on_topics_stopping, _STOPPING, _GONE),
-        AttemptBegan: to(attempts.on_began, _STOPPING),
-        StreamBegan: to(attempts.on_stream_began_stopping, _STOPPING),
-        **all_late(_STOPPING, _MOVES),
-        AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
-        AttemptFailed: to(attempts.on_stopped, _GONE),
-        AttemptConflicted: to(attempts.on_stopped, _GONE),
-        AttemptStopped: to(attempts.on_stopped, _GONE),
+        TaskStarted: to(attempts.on_began, _STOPPING),
+        QueryStarted: to(attempts.on_query_started, _STOPPING),
+        QueryDetached: to(attempts.on_detached_stopping, _STOPPING),
+        TaskProgressed: to(late, _STOPPING),
+        TaskFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
+        TaskFailed: to(attempts.on_stopped, _GONE),
+        TaskConflicted: to(attempts.on_stopped, _GONE),
+        TaskStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkFaltered: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
@@ -248,13 +252,14 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(
             declared_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
         ),
-        AttemptBegan: to(attempts.on_began, _TIMED_OUT),
-        StreamBegan: to(attempts.on_stream_began_stopping, _TIMED_OUT),
-        **all_late(_TIMED_OUT, _MOVES),
-        AttemptFinished: to(attempts.on_finished, _CLOSING),
-        AttemptFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        AttemptConflicted: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        AttemptStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        TaskStarted: to(attempts.on_began, _TIMED_OUT),
+        QueryStarted: to(attempts.on_query_started, _TIMED_OUT),
+        QueryDetached: to(attempts.on_detached_stopping, _TIMED_OUT),
+        TaskProgressed: to(late, _TIMED_OUT),
+        TaskFinished: to(attempts.on_finished, _CLOSING),
+        TaskFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        TaskConflicted: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        TaskStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkLost: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkFaltered: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
@@ -269,12 +274,13 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(
             declared_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE
         ),
-        AttemptBegan: to(attempts.on_began, _RESTARTING),
-        StreamBegan: to(attempts.on_stream_began_stopping, _RESTARTING),
-        **all_late(_RESTARTING, _MOVES),
+        TaskStarted: to(attempts.on_began, _RESTARTING),
+        QueryStarted: to(attempts.on_query_started, _RESTARTING),
+        QueryDetached: to(attempts.on_detached_stopping, _RESTARTING),
+        TaskProgressed: to(late, _RESTARTING),
         **{
             last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE)
-            for last in (*_LAST, QueryCleared)
+            for last in (*_ENDS, QueryCleared)
         },
         QueryUnreachable: to(attempts.on_unreachable, _RESTARTING),
         **all_late(_RESTARTING, _WRITTEN, (QueryAdopted, StartWritten)),
@@ -310,13 +316,15 @@ TRANSITIONS: Final[Table[RunState]] = {
 }
 
 
-def handle(x: Execution, event: Event) -> list[Command]:
+def handle(x: Execution, event: Event, *, now_ms: int, wall_ms: int) -> list[Command]:
     """Handle one event.
 
+    :param now_ms: when it came by a clock for measuring (monotonic)
+    :param wall_ms: the same by the clock for records (since 1970)
     :return: the commands to carry out, in their order
     :raises ImpossibleEventError: for an event that cannot happen as things are, which is a fault of this program
     """
-    x.begin(event)
+    x.begin(now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, (TopicsRead, TasksGiven)):
         x.judge(event.status if isinstance(event, TopicsRead) else x.status)
     for task in _concerned(x, event):
@@ -333,7 +341,7 @@ def handle(x: Execution, event: Event) -> list[Command]:
 def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
     """The tasks that an event is about. Also handles what the event means for the worker as a whole."""
     match event:
-        case AttemptEvent():
+        case AttemptEvent() | Written():
             return (event.task,)
         case TasksGiven() if not x.looked_for_orphans:
             ending_orphans.end_orphans(x)
@@ -361,12 +369,12 @@ def _look_for_last_words(x: Execution) -> None:
         waiting = x.last_words.tasks
         x.blocked -= waiting  # while nothing may start, this is not looked at again
         for task in sorted(waiting):
-            apply(TRANSITIONS, x.state_of, x, task, LastWordsRead(now_ms=x.now, wall_ms=x.wall))
+            apply(TRANSITIONS, x.state_of, x, task, LastWordsRead())
 
 
 def _look_at_spark(x: Execution, event: ServersSilent | SparkEnded) -> None:
     if isinstance(event, SparkEnded):
-        x.suspects.spark_ended(x.runs, event, event.tasks)
+        x.suspects.spark_ended(x.runs, event, now_ms=x.now)
     else:
         x.suspects.time.servers_are(silent=event.silent, detached=event.detached, now_ms=x.now)
 
@@ -435,11 +443,11 @@ def _start_next(x: Execution) -> None:
     """Start as many tasks as there are free slots. A task that has ended elsewhere makes room for another one."""
     if not x.may_start:
         return
-    free, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
+    free, ended = SlotFree(), False
     x.turn = _next_turn(x)
     x.blocked, only = x.turn.blocked, x.turn.only
     for task in sorted(x.turn.stop):
-        apply(TRANSITIONS, x.state_of, x, task, RoomWanted(now_ms=x.now, wall_ms=x.wall))
+        apply(TRANSITIONS, x.state_of, x, task, RoomWanted())
     for task in (
         x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked)
         if only is None

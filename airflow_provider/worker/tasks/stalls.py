@@ -7,13 +7,18 @@ the next movement.
 
 from __future__ import annotations
 
-from airflow_provider.state.records import StreamProgress, TaskState
+from dataclasses import fields
+
+from airflow_provider.spark.local.job_counts import JobCounts
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.runner import TaskProgressed
+from airflow_provider.state.records import SparkWork, StreamProgress, TaskState
 from airflow_provider.state.records.spans import span
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.attempts import on_time_over
 from airflow_provider.worker.tasks.commands import Inform, WriteProgress
-from airflow_provider.worker.tasks.events import AttemptProgressed, StreamMoved, TimerFired
+from airflow_provider.worker.tasks.events import TimerFired
 from airflow_provider.worker.tasks.runs.going_well import forgiven
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import Execution
@@ -35,18 +40,15 @@ def on_timer(x: Execution, task: TaskId, event: TimerFired) -> None:
     x.warn_of(run, "is stalled", "are stalled", why)
 
 
-def on_moved(x: Execution, task: TaskId, _event: StreamMoved) -> None:
-    """It is between two batches."""
+def on_progressed(x: Execution, task: TaskId, event: TaskProgressed) -> None:
     run = x.runs[task]
-    moved = x.keep(replaced(run, liveness=run.liveness.moved(x.now)))
-    if run.liveness.stalled_since_ms is not None:
-        _say_that_it_moves_again(x, moved)
-
-
-def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
-    run, progress = x.runs[task], event.progress
-    before = run.progress
     stalled = run.liveness.stalled_since_ms is not None
+    if isinstance(event.progress, QueryMoves):
+        moved = x.keep(replaced(run, liveness=run.liveness.moved(x.now)))
+        if stalled:
+            _say_that_it_moves_again(x, moved)
+        return
+    before, progress = run.progress, _in_record(event.progress, at_ms=x.wall)
     if isinstance(progress, StreamProgress):
         x.evidence.went_well()
         run = run.goes_well_at(x.settings.worker)
@@ -58,6 +60,13 @@ def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
         x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
     if not (isinstance(progress, StreamProgress) and progress.says_as(before)):
         x.do(Inform(message=f"task {run.label}: {progress.in_words()}"))
+
+
+def _in_record(progress: QueryProgress | JobCounts, *, at_ms: int) -> StreamProgress | SparkWork:
+    said = {field.name: getattr(progress, field.name) for field in fields(progress)}
+    if isinstance(progress, QueryProgress):
+        return StreamProgress(**said, at_ms=at_ms)
+    return SparkWork(**said, at_ms=at_ms)
 
 
 def _say_that_it_moves_again(x: Execution, run: TaskRun) -> None:

@@ -34,7 +34,6 @@ from airflow_provider.worker.tasks.commands import (
     WriteStatus,
     WriteStopped,
 )
-from airflow_provider.worker.tasks.events import Event
 from airflow_provider.worker.tasks.runs import checkpoint_claims
 from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
 from airflow_provider.worker.tasks.runs.known_faults import InARow, KnownFaults
@@ -162,8 +161,8 @@ class Execution:
 
     # ---- one event
 
-    def begin(self, event: Event) -> None:
-        self.now, self.wall = event.now_ms, event.wall_ms
+    def begin(self, *, now_ms: int, wall_ms: int) -> None:
+        self.now, self.wall = now_ms, wall_ms
         self.waits_said = 0
 
     def do(self, command: Command) -> None:

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from runner_events import event_of
 from simulation.detached.servers import AwayError, CallsOfServer, Query, RefusedError, Server, WatchOfServer
 
+from airflow_provider.spark import runner
 from airflow_provider.spark.connect.ending import QueryNotStoppedError, end_session
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectSettings
-from airflow_provider.spark.runner import RunnerEvent
 from airflow_provider.spark.runners.detached_queries import DetachedQueries
-from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.worker.hands.orders import heard, order_to_watch
+from airflow_provider.worker.hands.orders import bare_order
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.invariants import validate
 from airflow_provider.worker.tasks.machine import handle
@@ -61,12 +62,12 @@ class Life:
         self.awake.set()
         self.mine: set[TaskId] = set()
         self.read_to = len(world.snapshots) - 1
-        self._heard: list[Callable[[], events.Event]] = []
+        self._heard: list[events.Event] = []
         self._attempts: dict[TaskId, Attempt] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._writing: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
         self.queries = DetachedQueries(
-            self._hear, own=own.server, settings_of=self._settings_of, make_watch=self._make_watch
+            self._take_in, own=own.server, settings_of=self._settings_of, make_watch=self._make_watch
         )
         settings = ExecutionSettings(
             worker=worker,
@@ -124,16 +125,16 @@ class Life:
     # ---- the machine
 
     def feed(self, kind: type[events.Event], **fields: Any) -> None:
-        self._take_in(lambda: kind(now_ms=self._now(), wall_ms=self._now(), **fields))
+        self._take_in(event_of(kind, **fields))
 
-    def _take_in(self, make: Callable[[], events.Event]) -> None:
+    def _take_in(self, event: events.Event) -> None:
         """Handle the event; if this process sleeps, when it wakes."""
         if self.dead:
             return
         if not self.awake.is_set():
-            self._heard.append(make)
+            self._heard.append(event)
             return
-        done = handle(self.execution, make())
+        done = handle(self.execution, event, now_ms=self._now(), wall_ms=self._now())
         validate(self.execution)
         for command in done:
             self._carry_out(command)
@@ -141,19 +142,11 @@ class Life:
     def wake(self) -> None:
         self.awake.set()
         heard_asleep, self._heard = self._heard, []
-        for make in heard_asleep:
-            self._take_in(make)
+        for event in heard_asleep:
+            self._take_in(event)
 
     def _now(self) -> int:
         return round(self.world.loop.now * 1000)
-
-    def _hear(self, event: RunnerEvent) -> None:
-        def told() -> events.Event:
-            machines = heard(event, now_ms=self._now(), wall_ms=self._now())
-            assert machines is not None
-            return machines
-
-        self._take_in(told)
 
     def _carry_out(self, command: commands.Command) -> None:  # noqa: C901 - a table
         match command:
@@ -164,9 +157,9 @@ class Life:
             case commands.LetBegin(task=task):
                 self._attempts[task].gate.set()
             case commands.Watch(run=run):
-                self.queries.watch(order_to_watch(run), run.handle)
+                self.queries.watch(bare_order(run), run.handle)
             case commands.TakeOver(run=run):
-                self.queries.take_over(order_to_watch(run), run.handle)
+                self.queries.take_over(bare_order(run), run.handle)
             case commands.StopWatching(tasks=tasks):
                 self.queries.let_go(tasks)
             case commands.StopAttempts(tasks=tasks, reason=reason):
@@ -222,7 +215,7 @@ class Life:
                 session = f"{session} of {self.worker} {self.number}-{self.world.loop.now}"
             life = self.own.begin(session)
             handle_of = QueryHandle(server=self.own.server, session_id=session)
-            self.feed(events.AttemptBegan, task=run.task, handle=handle_of.to_json())
+            self.feed(runner.TaskStarted, task=run.task, handle=handle_of.to_json())
             await self._gate(attempt, life)
             await self._step(sent=True)
             query = await self._start(attempt, session, life)
@@ -237,11 +230,11 @@ class Life:
         if self.dead:
             return
         if found is not None:
-            self.feed(events.StreamBegan, task=run.task, handle=found)
+            self.feed(runner.QueryDetached, task=run.task, handle=found)
         elif attempt.stopping:
-            self.feed(events.AttemptStopped, task=run.task)
+            self.feed(runner.TaskStopped, task=run.task, reason="")
         else:
-            self.feed(events.SparkLost, task=run.task, spark=1, failure=TaskFailure.of("gone"))
+            self.feed(runner.SparkLost, task=run.task, spark=1, error="gone")
 
     async def _start(self, attempt: Attempt, session: str, life: int) -> Query:
         """Start the query. If the attempt is told to stop, wait until its start has ended."""

@@ -20,8 +20,7 @@ from airflow_provider.spark.job.planning import SESSION_KEY
 from airflow_provider.spark.local.errors import UsedUpError
 from airflow_provider.spark.local.sight import LOOK_S, Sight
 from airflow_provider.spark.runner import (
-    LAST_EVENTS,
-    WARM_UP_ENDS,
+    LastEvent,
     NoSparkToWarmUp,
     OnEvent,
     RunnerClosedError,
@@ -35,6 +34,7 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStarted,
     TaskStopped,
+    WarmUpEnd,
     WarmUpEvent,
     WarmUpLost,
 )
@@ -267,7 +267,7 @@ class AttachedRunner:
     def _heard_of_warm_up(self, warming: Warming, event: WarmUpEvent) -> None:
         """Pass the event on, unless the warm-up was dropped meanwhile."""
         if self._warming.get(warming.order.task) is warming:
-            if isinstance(event, WARM_UP_ENDS):
+            if isinstance(event, WarmUpEnd):
                 del self._warming[warming.order.task]
             self._on_event(event)
 
@@ -352,7 +352,7 @@ class AttachedRunner:
         attempt.begun = attempt.begun or isinstance(event, TaskStarted)
         if self._awaits_spark:
             self._look_who_awaits_spark()
-        if isinstance(event, LAST_EVENTS):
+        if isinstance(event, LastEvent):
             self._process.put_back()
             attempt.ended.set_result(None)
             if attempt in self._abandoned:

@@ -15,15 +15,15 @@ from waiting import DEADLINE_S
 
 from airflow_provider.spark.job import TaskContext
 from airflow_provider.spark.job.asset_writes import MOST_ASSETS, AssetWrite, AssetWrites
-from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFailed, TaskFinished, TaskOrder
+from airflow_provider.spark.runner import LastEvent, RunnerEvent, TaskFailed, TaskFinished, TaskOrder
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.state.records import TaskState, TaskStatus, WrittenAsset, decode
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.values.model import Epoch, TaskId
-from airflow_provider.worker.hands.orders import heard
 from airflow_provider.worker.tasks.commands import WriteEnd
-from airflow_provider.worker.tasks.events import AttemptFinished, EndRefused
+from airflow_provider.worker.tasks.events import EndRefused
 
+WRITE = AssetWrite("orders", "s3://lake/orders", 7)
 ORDERS = WrittenAsset(name="orders", uri="s3://lake/orders", rows=7)
 
 
@@ -94,13 +94,6 @@ def test_a_task_tells_of_no_more_assets_than_its_record_has_room_for() -> None:
 ORDER = TaskOrder(task=TaskId("job", 0), entry_point="m:f", epoch=Epoch(1))
 
 
-def test_the_machine_hears_of_it_with_the_end() -> None:
-    finished = TaskFinished(order=ORDER, result=None, wrote=(AssetWrite("orders", "s3://lake/orders", 7),))
-    event = heard(finished, now_ms=1, wall_ms=2)
-    assert isinstance(event, AttemptFinished)
-    assert event.wrote == (ORDERS,)
-
-
 def ended(done: list[Any]) -> TaskStatus:
     (end,) = (command for command in done if isinstance(command, WriteEnd))
     return end.status
@@ -111,7 +104,7 @@ def test_it_stands_in_the_record_of_the_end_once_however_often_the_task_was_trie
     script.fail(A0)
     script.wait(script.definition.retry_delay_ms)
     script.begin(A0)
-    status = ended(script.feed(AttemptFinished, task=A0, result=None, wrote=(ORDERS,)))
+    status = ended(script.feed(TaskFinished, task=A0, result=None, wrote=(WRITE,)))
     assert (status.attempt, status.wrote) == (2, (ORDERS,))
     written = decode(status.encoded())
     assert written["wrote"] == [{"name": "orders", "uri": "s3://lake/orders", "rows": 7}]
@@ -122,7 +115,7 @@ def test_it_stands_in_the_record_of_the_end_once_however_often_the_task_was_trie
 def test_an_end_for_which_there_is_no_room_has_written_nothing() -> None:
     """It failed: another attempt writes it again."""
     script = Script().running(A0)
-    script.feed(AttemptFinished, task=A0, result="x", wrote=(ORDERS,))
+    script.feed(TaskFinished, task=A0, result="x", wrote=(WRITE,))
     status = ended(script.answer(EndRefused, A0, refusal="too large"))
     assert (status.state, status.wrote) == (TaskState.FAILED, ())
 
@@ -148,7 +141,7 @@ def test_the_tasks_of_a_job_add_up_in_its_report() -> None:
 async def test_the_runner_that_runs_nothing_says_what_it_is_told_to(writes: Any) -> None:
     events: asyncio.Queue[RunnerEvent] = asyncio.Queue()
     await begins_at_once(NoopRunner(events.put_nowait)).start(replace(ORDER, config={"seconds": 0, "writes": writes}))
-    while not isinstance(last := await asyncio.wait_for(events.get(), DEADLINE_S), LAST_EVENTS):
+    while not isinstance(last := await asyncio.wait_for(events.get(), DEADLINE_S), LastEvent):
         pass
     if writes == {"orders": 5}:
         assert isinstance(last, TaskFinished)

@@ -13,7 +13,7 @@ from turned_clock import time_passes
 from waiting import DEADLINE_S
 
 from airflow_provider.spark.runner import (
-    LAST_EVENTS,
+    LastEvent,
     RunnerClosedError,
     RunnerEvent,
     StillRunningError,
@@ -42,7 +42,7 @@ class Recorder:
 
     async def last(self) -> RunnerEvent:
         deadline = time.monotonic() + DEADLINE_S
-        while not (self.events and isinstance(self.events[-1], LAST_EVENTS)):
+        while not (self.events and isinstance(self.events[-1], LastEvent)):
             assert time.monotonic() < deadline, self.events
             await asyncio.sleep(0.001)
         return self.events[-1]

@@ -13,13 +13,13 @@ from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.spark.local.streaming.query_progress import QueryProgress
-from airflow_provider.state.records import TaskFailure, TaskKind, TaskState
+from airflow_provider.spark.runner import QueryAdopted, QueryUnreachable, SparkFaltered
+from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.hands.told_together import TELL_AFTER_MS, ToldTogether
 from airflow_provider.worker.reporting.narrator import narrated
 from airflow_provider.worker.tasks.commands import Command, TellOfTask
-from airflow_provider.worker.tasks.events import QueryAdopted, QueryUnreachable, SparkFaltered
 from airflow_provider.worker.tasks.runs.liveness import LEAST_PATIENCE_MS
 
 TASKS = [TaskId("a", index) for index in range(100)]
@@ -142,11 +142,7 @@ def test_queries_that_are_watched_from_here_are_one_line(caplog: pytest.LogCaptu
 
 def test_where_each_has_a_reason_of_its_own_the_first_one_is_told(caplog: pytest.LogCaptureFixture) -> None:
     script = Script(kind=TaskKind.STREAMING, slots=2).running(*TASKS[:2])
-    done = [
-        each
-        for task in TASKS[:2]
-        for each in script.feed(SparkFaltered, task=task, failure=TaskFailure.of(f"batch {task.index}"))
-    ]
+    done = [each for task in TASKS[:2] for each in script.feed(SparkFaltered, task=task, error=f"batch {task.index}")]
     why = "a known fault of Spark, which passes: batch 0"
     assert Told().lines(done, caplog) == [f"tasks a:0, a:1 are to run again; a:0: {why}"]
 

@@ -8,12 +8,15 @@ import logging
 import pytest
 from execution_settings import execution_settings
 from executor_bench import A0, A1, A2, A3, AWAY, ME, PLANNER, Bench, bench
+from runner_events import order_for
 from stand_ins import MemoryTopics
 from turned_clock import time_passes
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import TopicRightsError
+from airflow_provider.spark.lineage import NOTHING_NAMED
+from airflow_provider.spark.runner import AttemptEvent, LineageNamed
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.state.records import JobDefinition, TaskEvent, TaskKind, TaskState
 from airflow_provider.state.views.task_progress.progress import configured
@@ -21,7 +24,6 @@ from airflow_provider.values.model import Epoch, TaskId, Tasks, planner_of
 from airflow_provider.worker.hands import executor as executor_module
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.tasks import state
-from airflow_provider.worker.tasks.events import AttemptEvent
 
 # ---- slots
 
@@ -390,10 +392,19 @@ async def test_an_event_that_cannot_happen_is_logged_with_what_happened_before(
         worker.take(A0)
         await worker.runs(A0)
         with pytest.raises(state.ImpossibleEventError):
-            worker.executor._feed(AttemptEvent(now_ms=0, wall_ms=0, task=A0))
+            worker.executor._feed(AttemptEvent(order=order_for(A0)))
         assert "what happened last:\n" in caplog.text
         assert "TasksGiven(" in caplog.text
         assert "    StartAttempt(run=<TaskRun task=*** epoch=1>)" in caplog.text
+
+
+async def test_the_machine_has_no_use_for_what_a_task_reads_and_writes() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.executor._on_event(LineageNamed(order=order_for(A0), lineage=NOTHING_NAMED))
+        assert worker.executor.running == {A0}
 
 
 async def test_a_fault_of_its_own_is_held_for_the_worker_to_see(monkeypatch: pytest.MonkeyPatch) -> None:

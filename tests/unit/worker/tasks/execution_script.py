@@ -6,30 +6,33 @@ from dataclasses import replace
 from typing import Any
 
 from execution_settings import execution_settings
+from runner_events import event_of
 
-from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.spark.runner import (
+    QueryDetached,
+    TaskConflicted,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    TaskStopped,
+    WarmUpReady,
+)
+from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point, StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.worker.tasks import commands
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import (
-    AttemptBegan,
-    AttemptConflicted,
-    AttemptFailed,
-    AttemptFinished,
-    AttemptStopped,
     EpochAdvanced,
     Event,
     LearningStopped,
     StartWritten,
-    StreamBegan,
     TasksGiven,
     TasksRevoked,
     TasksToLearn,
     TimerFired,
     TopicsRead,
-    WarmUpReady,
 )
 from airflow_provider.worker.tasks.invariants import validate
 from airflow_provider.worker.tasks.machine import handle
@@ -108,8 +111,8 @@ class Script:
     # ---- events
 
     def feed(self, kind: type[Event], **fields: Any) -> list[Command]:
-        event = kind(now_ms=self.now, wall_ms=self.now + self.wall_ahead, **fields)
-        done = handle(self.execution, event)
+        event = event_of(kind, **fields)
+        done = handle(self.execution, event, now_ms=self.now, wall_ms=self.now + self.wall_ahead)
         validate(self.execution)
         return done
 
@@ -137,14 +140,14 @@ class Script:
 
     def begin(self, task: TaskId, handle: Any = None) -> list[Command]:
         """Its start is stored, so its code is called, unless it has a handle, which must be read back."""
-        done = self.feed(AttemptBegan, task=task, handle=handle)
+        done = self.feed(TaskStarted, task=task, handle=handle)
         return done if handle is not None else [*done, *self.answer(StartWritten, task)]
 
     def detached(self, task: TaskId) -> list[Command]:
         """It goes on without this process."""
         self.begin(task, handle={"session": "s"})
         self.read_back(task)
-        return self.feed(StreamBegan, task=task, handle={"session": "s", "query": "q"})
+        return self.feed(QueryDetached, task=task, handle={"session": "s", "query": "q"})
 
     def read_back(self, task: TaskId) -> list[Command]:
         """It is stored, and read, where this is about to begin."""
@@ -160,16 +163,16 @@ class Script:
         return self
 
     def finish(self, task: TaskId, result: Any = None) -> list[Command]:
-        return self.feed(AttemptFinished, task=task, result=result)
+        return self.feed(TaskFinished, task=task, result=result)
 
     def fail(self, task: TaskId, message: str = "boom", *, retryable: bool = True) -> list[Command]:
-        return self.feed(AttemptFailed, task=task, failure=TaskFailure.of(message), retryable=retryable)
+        return self.feed(TaskFailed, task=task, error=message, retryable=retryable)
 
     def conflict(self, task: TaskId, message: str = "race") -> list[Command]:
-        return self.feed(AttemptConflicted, task=task, failure=TaskFailure.of(message))
+        return self.feed(TaskConflicted, task=task, error=message)
 
     def stopped(self, task: TaskId) -> list[Command]:
-        return self.feed(AttemptStopped, task=task)
+        return self.feed(TaskStopped, task=task, reason="")
 
     def wait(self, ms: int) -> list[Command]:
         """The time goes by, and the timer fires."""

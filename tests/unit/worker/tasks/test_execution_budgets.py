@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from execution_script import A0, A1, OTHER, Script, words, written
 
-from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, TaskStatus
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.runner import QueryStarted, TaskProgressed
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
 from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt
-from airflow_provider.worker.tasks.events import AttemptProgressed, StreamBegan, StreamMoved
 from airflow_provider.worker.tasks.runs.going_well import GOOD_BATCHES
 from airflow_provider.worker.tasks.runs.liveness import Liveness
 from airflow_provider.worker.tasks.runs.pauses import longest_retry_ms, retry_pause_ms
@@ -22,8 +23,8 @@ STREAMING = TaskKind.STREAMING
 
 def batch(script: Script, number: int) -> TaskStatus:
     """A stream has committed this batch; what its record says then."""
-    progress = StreamProgress(batch=number, rows_per_second=1.0, at_ms=0)
-    return written(script.feed(AttemptProgressed, task=A0, progress=progress), TaskState.RUNNING)
+    progress = QueryProgress(batch=number, rows_per_second=1.0)
+    return written(script.feed(TaskProgressed, task=A0, progress=progress), TaskState.RUNNING)
 
 
 def again(script: Script, wait_ms: int = 3_600_000) -> None:
@@ -116,7 +117,7 @@ def test_a_stream_that_has_only_been_stalled_for_long_has_not_gone_well() -> Non
     script = Script(kind=STREAMING, retries=1, stall_after_ms=1_000).running(A0)
     script.fail(A0)
     again(script)
-    script.feed(StreamBegan, task=A0)
+    script.feed(QueryStarted, task=A0, query_id="q")
     assert script.wait(1_000), "it says that it is stalled"
     script.wait(2 * GOOD_MS)
     assert words(script.fail(A0)) == ["insist on a:0 failed"]
@@ -129,9 +130,9 @@ def test_the_time_that_a_stream_takes_to_fail_counts_only_as_far_as_it_has_moved
     script = Script(kind=STREAMING, retries=1, stall_after_ms=100 * GOOD_MS).running(A0)
     script.fail(A0)
     again(script)
-    script.feed(StreamBegan, task=A0)
+    script.feed(QueryStarted, task=A0, query_id="q")
     script.wait(moves_after_ms)
-    script.feed(StreamMoved, task=A0)
+    script.feed(TaskProgressed, task=A0, progress=QueryMoves())
     script.wait(2 * GOOD_MS)
     assert ("write a:0 pending" in words(script.fail(A0))) is well
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from execution_script import A0, OTHER, Script, words, written
 
+from airflow_provider.spark.runner import WarmUpConflicted
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.tasks.commands import ArmTimer, Inform, StartAttempt, TellOfTask
-from airflow_provider.worker.tasks.events import WarmUpConflicted
 from airflow_provider.worker.tasks.runs.learners import LearnerState
 from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, doubling_ms
 
@@ -104,7 +104,7 @@ def test_a_warm_up_in_conflict_waits_and_has_not_failed() -> None:
     script = Script()
     script.learn(A0)
     for pause_ms in (1_000, 2_000, 4_000, 8_000, 16_000):
-        done = script.feed(WarmUpConflicted, task=A0, failure=TaskFailure.of("race"))
+        done = script.feed(WarmUpConflicted, task=A0, error="race")
         assert Inform(message="the warm-up of a:0 waits for another writer: race") in done
         assert script.learner(A0) is LearnerState.WAITING
         assert words(script.wait(pause_ms - 1)) == []

@@ -7,8 +7,20 @@ from typing import Any
 
 from execution_script import A0, A1, ME, OTHER, PLANNER, Script, words, written
 from group_records import record_of
+from runner_events import event_of
 
 from airflow_provider.assignment.model import LeaveReason
+from airflow_provider.spark.runner import (
+    AttemptEvent,
+    QueryAdopted,
+    QueryCleared,
+    QueryDetached,
+    QueryUnreachable,
+    SparkLost,
+    TaskFailed,
+    TaskFinished,
+    TaskStopped,
+)
 from airflow_provider.state.records import (
     StreamProgress,
     TaskFailure,
@@ -22,21 +34,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point, StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, WorkerId
 from airflow_provider.worker.tasks.commands import EndOrphan
-from airflow_provider.worker.tasks.events import (
-    AttemptEvent,
-    AttemptFailed,
-    AttemptFinished,
-    AttemptStopped,
-    Closed,
-    LeavesForGood,
-    QueryAdopted,
-    QueryCleared,
-    QueryUnreachable,
-    SparkLost,
-    StartWritten,
-    StreamBegan,
-    TasksRevoked,
-)
+from airflow_provider.worker.tasks.events import Closed, LeavesForGood, StartWritten, TasksRevoked
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.state import LAST_WORDS_MS, Execution
 
@@ -93,7 +91,7 @@ def test_the_code_is_called_when_its_handle_has_been_read_back() -> None:
     assert words(begun) == ["insist on where a:0 begins"]
     assert words(script.answer(StartWritten, A0)) == [], "the record of another worker may win"
     assert words(script.read_back(A0)) == ["let a:0 begin"]
-    alone = script.feed(StreamBegan, task=A0, handle=HANDLE)
+    alone = script.feed(QueryDetached, task=A0, handle=HANDLE)
     assert words(alone) == ["watch a:0", "write a:0 running"]
     assert written(alone, TaskState.RUNNING).handle == HANDLE
 
@@ -134,7 +132,7 @@ def test_a_query_that_is_detached_while_its_task_is_told_to_stop_is_ended() -> N
     script.begin(A0, handle={"session": "s"})
     script.read_back(A0)
     script.revoke(A0)
-    alone = words(script.feed(StreamBegan, task=A0, handle=HANDLE))
+    alone = words(script.feed(QueryDetached, task=A0, handle=HANDLE))
     assert alone == ["watch a:0", "write a:0 running", "stop a:0: it was told to stop"]
     assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
 
@@ -180,7 +178,7 @@ def test_a_triggerer_writes_the_end_of_a_task() -> None:
     script = Script(in_triggerer=True, **STREAMING)
     runs_elsewhere(script, A0).give(A0, epoch=2)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
-    ended = script.feed(AttemptFinished, task=A0, result={"last_batch": 7})
+    ended = script.feed(TaskFinished, task=A0, result={"last_batch": 7})
     assert words(ended) == ["insist on a:0 finished"]
 
 
@@ -188,7 +186,7 @@ def test_a_triggerer_asks_for_a_process_to_restart_a_lost_query() -> None:
     script = Script(in_triggerer=True, linger_ms=0, **STREAMING)
     runs_elsewhere(script, A0).give(A0, epoch=2)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
-    lost = script.feed(SparkLost, task=A0, spark=-1, failure=TaskFailure.of("it was restarted"))
+    lost = script.feed(SparkLost, task=A0, spark=-1, error="it was restarted")
     assert words(lost) == ["write a:0 pending", "task a:0 is to run again: it was restarted"]
     assert written(lost, TaskState.PENDING).handle is None, "the query no longer runs"
     assert not script.execution.done(script.now), "Spark is given a moment"
@@ -234,19 +232,19 @@ def left_open(otherwise: type[AttemptEvent], **fields: Any) -> Script:
     script.give(A0)
     script.begin(A0, handle=HANDLE)
     script.read_back(A0)
-    end = otherwise(now_ms=script.now, wall_ms=script.now + script.wall_ahead, task=A0, **fields)
-    script.feed(StreamBegan, task=A0, handle=HANDLE, otherwise=end)
+    end = event_of(otherwise, task=A0, **fields)
+    script.feed(QueryDetached, task=A0, handle=HANDLE, otherwise=end)
     return script
 
 
 def test_an_attempt_that_has_failed_pays_for_it_if_its_query_was_not_started() -> None:
-    script = left_open(AttemptFailed, failure=TaskFailure.of("boom"), retryable=True)
+    script = left_open(TaskFailed, error="boom", retryable=True)
     said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
     assert (said.failures, said.error) == (1, TaskFailure.of("boom"))
 
 
 def test_an_attempt_whose_server_has_ended_is_a_suspect_if_its_query_was_not_started() -> None:
-    script = left_open(SparkLost, spark=1, failure=TaskFailure.of("it does not answer"))
+    script = left_open(SparkLost, spark=1, error="it does not answer")
     said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
     assert (said.failures, said.spark_deaths) == (0, 1)
 
@@ -254,26 +252,26 @@ def test_an_attempt_whose_server_has_ended_is_a_suspect_if_its_query_was_not_sta
 def test_an_attempt_whose_server_has_ended_before_its_code_was_called_is_no_suspect() -> None:
     script = Script(**STREAMING)
     script.give(A0)
-    lost = SparkLost(now_ms=script.now, wall_ms=1, task=A0, spark=1, failure=TaskFailure.of("it does not answer"))
-    script.feed(StreamBegan, task=A0, handle=HANDLE, otherwise=lost)
+    lost = event_of(SparkLost, task=A0, spark=1, error="it does not answer")
+    script.feed(QueryDetached, task=A0, handle=HANDLE, otherwise=lost)
     said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
     assert (said.failures, said.spark_deaths) == (0, 0)
 
 
 def test_an_attempt_that_was_only_stopped_pays_nothing() -> None:
-    script = left_open(AttemptStopped)
+    script = left_open(TaskStopped, reason="")
     said = written(script.feed(QueryCleared, task=A0), TaskState.PENDING)
     assert (said.failures, said.spark_deaths) == (0, 0)
 
 
 def test_if_its_query_runs_nevertheless_nothing_has_failed() -> None:
-    script = left_open(AttemptFailed, failure=TaskFailure.of("boom"), retryable=True)
+    script = left_open(TaskFailed, error="boom", retryable=True)
     said = written(script.feed(QueryAdopted, task=A0, handle={**HANDLE, "query": "r"}), TaskState.RUNNING)
     assert said.failures == 0
 
 
 def test_the_process_stays_because_only_it_knows_how_the_attempt_has_ended() -> None:
-    script = left_open(AttemptFailed, failure=TaskFailure.of("boom"), retryable=True)
+    script = left_open(TaskFailed, error="boom", retryable=True)
     script.wait(60_000)
     assert not script.execution.done(script.now)
 

@@ -9,11 +9,11 @@ import pytest
 from execution_script import A0, A1, A2, ME, OTHER, Script, words, written
 from group_records import record_of
 
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
+from airflow_provider.spark.runner import SparkLost, TaskConflicted, TaskProgressed
 from airflow_provider.state.blame.elsewhere import HERE_AFTER_MS, better_places
 from airflow_provider.state.blame.evidence import LATELY_MS
 from airflow_provider.state.records import (
-    StreamProgress,
-    TaskFailure,
     TaskKind,
     TaskState,
     TaskStatus,
@@ -23,9 +23,9 @@ from airflow_provider.state.records import (
 from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command
-from airflow_provider.worker.tasks.events import AttemptConflicted, AttemptProgressed, Event, SparkLost, TasksRevoked
+from airflow_provider.worker.tasks.events import Event, TasksRevoked
 
-BATCH = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
+BATCH = QueryProgress(batch=1, rows_per_second=1.0)
 
 
 def beside_another(*, well: bool = True, **definition: Any) -> Script:
@@ -87,7 +87,7 @@ def test_where_nothing_goes_well_it_has_not_failed_for_good_before_it_has_failed
 
 def test_where_something_goes_well_it_has_failed_for_good() -> None:
     script = beside_another()
-    script.feed(AttemptProgressed, task=A1, progress=BATCH)
+    script.feed(TaskProgressed, task=A1, progress=BATCH)
     says(script, A1, worker=ME, progress=BATCH)
     assert words(script.fail(A0)) == ["insist on a:0 failed"]
 
@@ -115,7 +115,7 @@ def test_a_task_that_goes_well_here_does_not_pay_for_a_failure_elsewhere() -> No
     )
     script.running(A0)
     assert script.execution.runs[A0].counted_failures == 1
-    script.feed(AttemptProgressed, task=A0, progress=BATCH)
+    script.feed(TaskProgressed, task=A0, progress=BATCH)
     assert (script.execution.runs[A0].counted_failures, script.execution.runs[A0].failed_on) == (0, (OTHER,))
 
 
@@ -204,8 +204,8 @@ def test_when_many_tasks_fail_nobody_looks_at_all_tasks_for_each_of_them() -> No
 @pytest.mark.parametrize(
     ("end", "fields"),
     [
-        (AttemptConflicted, {"failure": TaskFailure.of("race")}),
-        (SparkLost, {"failure": TaskFailure.of("gone"), "spark": 1}),
+        (TaskConflicted, {"error": "race"}),
+        (SparkLost, {"error": "gone", "spark": 1}),
     ],
 )
 def test_what_has_not_failed_the_last_time_stays_where_it_is(end: type[Event], fields: dict[str, Any]) -> None:

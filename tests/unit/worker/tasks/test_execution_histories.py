@@ -12,7 +12,9 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.state.records import StreamProgress, TaskFailure, TaskState, TaskStatus
+from airflow_provider.spark import runner
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
+from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks import commands, events
@@ -24,27 +26,29 @@ from airflow_provider.worker.tasks.runs.runs import TaskRun
 TASKS = (A0, A1, A2, PLANNER)
 SLOTS = 2
 LAST = (
-    events.AttemptFinished,
-    events.AttemptFailed,
-    events.AttemptConflicted,
-    events.AttemptStopped,
-    events.SparkLost,
-    events.SparkFaltered,
-    events.SparkAbsent,
+    runner.TaskFinished,
+    runner.TaskFailed,
+    runner.TaskConflicted,
+    runner.TaskStopped,
+    runner.SparkLost,
+    runner.SparkFaltered,
+    runner.SparkAbsent,
 )
 FIELDS: dict[type[events.Event], dict[str, Any]] = {
-    events.AttemptFailed: {"failure": TaskFailure.of("boom"), "retryable": True},
-    events.AttemptConflicted: {"failure": TaskFailure.of("race")},
-    events.SparkLost: {"spark": 1, "failure": TaskFailure.of("gone")},
-    events.SparkFaltered: {"failure": TaskFailure.of("known")},
-    events.SparkAbsent: {"error": "no Java"},
-    events.QueryAdopted: {"handle": {"session": 1, "query": 1}},
-    events.QueryUnreachable: {"why": "nobody answers"},
-    events.WarmUpProgressed: {"progress": 0.5},
-    events.WarmUpFailed: {"failure": TaskFailure.of("boom")},
-    events.WarmUpConflicted: {"failure": TaskFailure.of("race")},
-    events.WarmUpLost: {"spark": 2},
-    events.NoSparkToWarmUp: {"error": "no Java"},
+    runner.TaskFailed: {"error": "boom", "retryable": True},
+    runner.TaskConflicted: {"error": "race"},
+    runner.TaskStopped: {"reason": "it was told to"},
+    runner.QueryStarted: {"query_id": "q"},
+    runner.SparkLost: {"spark": 1, "error": "gone"},
+    runner.SparkFaltered: {"error": "known"},
+    runner.SparkAbsent: {"error": "no Java"},
+    runner.QueryAdopted: {"handle": {"session": 1, "query": 1}},
+    runner.QueryUnreachable: {"why": "nobody answers"},
+    runner.WarmUpProgressed: {"progress": 0.5},
+    runner.WarmUpFailed: {"error": "boom"},
+    runner.WarmUpConflicted: {"error": "race"},
+    runner.WarmUpLost: {"spark": 2},
+    runner.NoSparkToWarmUp: {"error": "no Java"},
     events.PlanRefused: {"refusal": "too large"},
     events.EndRefused: {"refusal": "too large"},
 }
@@ -62,12 +66,11 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
     {"replan_interval_ms": 200, "timeout_ms": 300},
     {"replan_interval_ms": None, "retries": 1, "timeout_ms": 100},
 )
-END_WARMTH = (events.WarmUpFailed, events.WarmUpConflicted, events.WarmUpLost, events.NoSparkToWarmUp)
-OF_WARM_UP = (events.WarmUpProgressed, events.WarmUpReady, *END_WARMTH)
+END_WARMTH = (runner.WarmUpFailed, runner.WarmUpConflicted, runner.WarmUpLost, runner.NoSparkToWarmUp)
+OF_WARM_UP = (runner.WarmUpProgressed, runner.WarmUpReady, *END_WARMTH)
 OF_RUNNER = sorted(
-    {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.AttemptEvent)}
-    - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused, events.StartWritten}
-    - {events.QueryAdopted, events.QueryCleared, events.QueryUnreachable},
+    {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, runner.AttemptEvent)}
+    - {runner.QueryDetached, runner.QueryAdopted, runner.QueryCleared, runner.QueryUnreachable},
     key=lambda event: event.__name__,
 )
 
@@ -97,7 +100,7 @@ class World:
     # ---- what comes of an event
 
     def feed(self, kind: type[events.Event], **fields: Any) -> None:
-        if kind in LAST or (kind is events.QueryCleared and fields["task"] in self.alone):
+        if kind in LAST or (kind is runner.QueryCleared and fields["task"] in self.alone):
             self.out.pop(fields["task"], None)
             self.alone.discard(fields["task"])
         if kind in END_WARMTH:
@@ -216,7 +219,7 @@ class World:
     def warm_up_says(self, task: TaskId, number: int) -> None:
         """Also of what is not warmed up any more."""
         kind = OF_WARM_UP[number % len(OF_WARM_UP)]
-        if kind is events.NoSparkToWarmUp and number % 20:
+        if kind is runner.NoSparkToWarmUp and number % 20:
             return
         self.feed(kind, task=task, **FIELDS.get(kind, {}))
 
@@ -256,7 +259,7 @@ class World:
         if here := sorted(task for task in self.out.keys() - self.alone if runs[task].started_at_ms is None):
             task = here[number % len(here)]
             outlives = number % 3 == 0 and not task.is_planner
-            self.feed(events.AttemptBegan, task=task, handle={"session": number} if outlives else None)
+            self.feed(runner.TaskStarted, task=task, handle={"session": number} if outlives else None)
 
     def go_on_alone(self, number: int) -> None:
         """What has begun where it is found goes on without this process."""
@@ -266,11 +269,11 @@ class World:
             task = begun[number % len(begun)]
             if self.insisted.get(task) == runs[task].number:
                 self.feed(events.StartWritten, task=task, number=self.insisted.pop(task))
-            self.feed(events.StreamBegan, task=task, handle={"session": number, "query": number})
+            self.feed(runner.QueryDetached, task=task, handle={"session": number, "query": number})
 
     def look(self, number: int) -> None:
         """What has become of what ran before is found out, or not; or the answer is one that nobody waits for."""
-        kinds = (events.QueryAdopted, events.QueryCleared, events.QueryUnreachable)
+        kinds = (runner.QueryAdopted, runner.QueryCleared, runner.QueryUnreachable)
         looked = [task for task, run in self.script.execution.runs.items() if run.state is RunState.TAKING_OVER]
         if looked:
             kind = kinds[number % 3]
@@ -280,17 +283,17 @@ class World:
         """Also what comes late, of an attempt that is over."""
         kind = OF_RUNNER[number % len(OF_RUNNER)]
         run = self.script.execution.runs.get(task)
-        if kind in (events.AttemptBegan, events.StreamBegan) and run is not None and run.handle is not None:
+        if kind in (runner.TaskStarted, runner.QueryStarted) and run is not None and run.handle is not None:
             return  # of such a one nothing else is said
-        if kind is events.AttemptBegan and run is not None and run.started_at_ms is not None:
+        if kind is runner.TaskStarted and run is not None and run.started_at_ms is not None:
             return  # an attempt begins once
         fields: dict[str, Any] = {}
-        if kind is events.AttemptFinished:
+        if kind is runner.TaskFinished:
             plan = self.script.configs if number % 2 else [{"i": number}]
             fields = {"result": plan if task.is_planner else number}
-        if kind is events.AttemptProgressed:
-            fields = {"progress": StreamProgress(batch=number, rows_per_second=1.0, at_ms=0)}
-        if kind is events.SparkAbsent and number % 5:
+        if kind is runner.TaskProgressed:
+            fields = {"progress": QueryProgress(batch=number, rows_per_second=1.0) if number % 3 else QueryMoves()}
+        if kind is runner.SparkAbsent and number % 5:
             return
         self.feed(kind, task=task, **FIELDS.get(kind, fields))
 
@@ -346,7 +349,7 @@ class World:
         assert not self.warm, "what is not learned any more is kept ready"
         for _ in range(3):
             for task in list(self.out):
-                self.feed(events.AttemptStopped, task=task)
+                self.feed(runner.TaskStopped, task=task, reason="")
             for task in list(self.insisted):
                 self.answer(task, 1)  # it is stored
             self.wait(3)

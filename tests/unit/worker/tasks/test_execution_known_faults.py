@@ -6,17 +6,18 @@ from itertools import pairwise
 
 from execution_script import A0, A1, Script, words, written
 
+from airflow_provider.spark.runner import SparkFaltered
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import ArmTimer, Command, TellOfTask
-from airflow_provider.worker.tasks.events import EndWritten, SparkFaltered
+from airflow_provider.worker.tasks.events import EndWritten
 
-NULL = TaskFailure.of("Spark has null metrics")
-FULL = TaskFailure.of("the server has no capacity left for this task: limit")
+NULL = "Spark has null metrics"
+FULL = "the server has no capacity left for this task: limit"
 
 
 def faltered(script: Script, task: TaskId = A0) -> list[Command]:
-    return script.feed(SparkFaltered, task=task, failure=NULL)
+    return script.feed(SparkFaltered, task=task, error=NULL)
 
 
 def falters(script: Script, times: int) -> list[Command]:
@@ -35,7 +36,7 @@ def test_it_is_tried_again_soon_and_uses_no_retry() -> None:
     done = faltered(script)
     waits = written(done, TaskState.PENDING)
     assert (waits.failures, waits.conflicts, waits.failed_on) == (0, 0, ())
-    assert waits.error == TaskFailure.of(f"a known fault of Spark, which passes: {NULL.message}")
+    assert waits.error == TaskFailure.of(f"a known fault of Spark, which passes: {NULL}")
     assert ArmTimer(at_ms=script.now + 1_000) in done
     assert words(script.wait(1_000)) == ["start a:0 #2"]
     script.begin(A0)
@@ -44,7 +45,7 @@ def test_it_is_tried_again_soon_and_uses_no_retry() -> None:
 
 def test_its_worker_says_why_it_runs_again() -> None:
     script = Script(retries=0).running(A0)
-    done = script.feed(SparkFaltered, task=A0, failure=TaskFailure.of("no metrics\nby way of Java", "a traceback"))
+    done = script.feed(SparkFaltered, task=A0, error="no metrics\nby way of Java", traceback="a traceback")
     assert [command.message for command in done if isinstance(command, TellOfTask)] == [
         "task a:0 is to run again: a known fault of Spark, which passes: no metrics; by way of Java"
     ]
@@ -56,7 +57,7 @@ def test_what_it_meets_again_and_again_is_its_own_fault() -> None:
     script.wait(60_000)
     script.begin(A0)
     failed = written(faltered(script), TaskState.FAILED)
-    assert (failed.failures, failed.error) == (1, NULL)
+    assert (failed.failures, failed.error) == (1, TaskFailure.of(NULL))
 
 
 def test_a_task_that_takes_hours_to_meet_it_does_not_do_so_for_ever() -> None:
@@ -92,7 +93,7 @@ def test_a_streams_faults_that_are_far_apart_never_add_up() -> None:
 
 
 def full(script: Script, task: TaskId = A0) -> list[Command]:
-    return script.feed(SparkFaltered, task=task, failure=FULL, lasts=True)
+    return script.feed(SparkFaltered, task=task, error=FULL, lasts=True)
 
 
 def pause_after(done: list[Command], script: Script) -> int:
@@ -110,13 +111,13 @@ def test_for_a_spark_without_capacity_it_waits_as_long_as_it_takes_and_no_retry_
         done = full(script)
         waits = written(done, TaskState.PENDING)
         assert (waits.failures, waits.conflicts, waits.failed_on) == (0, 0, ())
-        assert waits.error == TaskFailure.of(f"it waits until its Spark has room for it: {FULL.message}")
+        assert waits.error == TaskFailure.of(f"it waits until its Spark has room for it: {FULL}")
         pauses.append(pause_after(done, script))
         said += [command.message for command in done if isinstance(command, TellOfTask)]
     assert 1_000 <= pauses[0] <= 2_000
     assert all(before < after for before, after in pairwise(pauses[:5]))
     assert all(30_000 <= pause <= 60_000 for pause in pauses[5:])
-    assert said == [f"task a:0 waits until its Spark has room for it: {FULL.message}"] * 10
+    assert said == [f"task a:0 waits until its Spark has room for it: {FULL}"] * 10
     script.wait(pauses[-1])
     script.begin(A0)
     assert written(faltered(script), TaskState.PENDING).failures == 0, "that it has waited is no known fault"

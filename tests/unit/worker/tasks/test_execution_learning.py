@@ -8,9 +8,20 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words
 
+from airflow_provider.spark import runner
+from airflow_provider.spark.runner import (
+    NoSparkToWarmUp,
+    SparkLost,
+    TaskStopped,
+    WarmUpEnd,
+    WarmUpEvent,
+    WarmUpFailed,
+    WarmUpLost,
+    WarmUpProgressed,
+    WarmUpReady,
+)
 from airflow_provider.state.records import (
     Lesson,
-    TaskFailure,
     TaskState,
     TaskStatus,
     WarmUpDeaths,
@@ -20,27 +31,20 @@ from airflow_provider.state.records import (
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId
-from airflow_provider.worker.tasks.events import (
-    AttemptStopped,
-    Closed,
-    Drained,
-    NoSparkToWarmUp,
-    SparkLost,
-    WarmUpDue,
-    WarmUpFailed,
-    WarmUpLost,
-    WarmUpProgressed,
-    WarmUpReady,
-)
+from airflow_provider.worker.tasks.events import Closed, Drained, WarmUpDue
 from airflow_provider.worker.tasks.learning import TRANSITIONS
 from airflow_provider.worker.tasks.runs.learners import LearnerState
 from airflow_provider.worker.tasks.state import ImpossibleEventError
 
-BOOM = TaskFailure.of("boom")
-
 
 def test_the_table_has_a_row_for_each_state_and_one_for_what_is_not_learned() -> None:
     assert set(TRANSITIONS) == {None, *LearnerState}
+
+
+def test_each_row_knows_all_that_a_runner_tells_of_a_warm_up() -> None:
+    kinds = {kind for kind in vars(runner).values() if isinstance(kind, type) and issubclass(kind, WarmUpEvent)}
+    for state, row in TRANSITIONS.items():
+        assert kinds - row.keys() == {WarmUpEvent, WarmUpEnd}, state
 
 
 def test_nothing_stays_a_learner_for_ever() -> None:
@@ -247,7 +251,7 @@ def test_a_warm_up_that_fails_is_tried_again_after_a_while_that_grows() -> None:
     script.learn(A0)
     said = "the warm-up of a:0 failed; it is tried again in %g s: boom"
     for wait_s in (5, 10):
-        assert words(script.feed(WarmUpFailed, task=A0, failure=BOOM)) == [said % wait_s]
+        assert words(script.feed(WarmUpFailed, task=A0, error="boom")) == [said % wait_s]
         assert script.execution.learners.progress == {A0: 0.0}
         assert words(script.wait(wait_s * 1_000 - 1)) == []
         assert words(script.wait(1)) == ["warm up a:0 #1"]
@@ -261,10 +265,10 @@ def failed_for_good(**definition: Any) -> Script:
     script = Script(**definition)
     script.learn(A0)
     for wait_s in (5, 10):
-        script.feed(WarmUpFailed, task=A0, failure=BOOM)
+        script.feed(WarmUpFailed, task=A0, error="boom")
         script.wait(wait_s * 1_000)
     said = "the warm-up of a:0 failed; it is not tried again here: boom"
-    assert words(script.feed(WarmUpFailed, task=A0, failure=BOOM)) == [said]
+    assert words(script.feed(WarmUpFailed, task=A0, error="boom")) == [said]
     assert script.learner(A0) is LearnerState.FAILED
     return script
 
@@ -299,9 +303,9 @@ def test_what_has_failed_for_good_is_learned_anew_when_it_is_configured_otherwis
 def test_a_task_whose_warm_up_has_failed_starts_without() -> None:
     script = Script(slots=1).running(A1)
     script.learn(A0, A2)
-    script.feed(WarmUpFailed, task=A0, failure=BOOM)
+    script.feed(WarmUpFailed, task=A0, error="boom")
     assert words(script.give(A0, A2)) == []
-    done = script.feed(WarmUpFailed, task=A2, failure=BOOM)
+    done = script.feed(WarmUpFailed, task=A2, error="boom")
     assert words(done) == ["the warm-up of a:2 failed; the task starts without it: boom"]
     assert words(script.finish(A1)) == ["insist on a:1 finished", "start a:0 #1"]
 
@@ -325,10 +329,10 @@ def test_the_spark_that_has_ended_holds_back_tasks_too() -> None:
 
 def test_nothing_is_warmed_up_while_a_task_is_on_trial() -> None:
     script = Script().running(A1)
-    script.feed(SparkLost, task=A1, spark=1, failure=BOOM)
+    script.feed(SparkLost, task=A1, spark=1, error="boom")
     script.wait(1_000)
     script.begin(A1)
-    script.feed(SparkLost, task=A1, spark=2, failure=BOOM)
+    script.feed(SparkLost, task=A1, spark=2, error="boom")
     script.wait(2_000)
     script.begin(A1)
     assert words(script.learn(A0)) == []
@@ -348,7 +352,7 @@ def test_a_task_that_stops_while_it_is_learned_again_is_no_concern_of_its_warm_u
     script = Script().running(A0)
     script.revoke(A0)
     script.learn(A0)
-    assert words(script.feed(AttemptStopped, task=A0)) == ["write a:0 stopped", "released a:0"]
+    assert words(script.feed(TaskStopped, task=A0, reason="")) == ["write a:0 stopped", "released a:0"]
     assert script.learner(A0) is LearnerState.WARMING
 
 

@@ -7,14 +7,22 @@ from dataclasses import replace
 import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.state.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.spark import runner
+from airflow_provider.spark.runner import (
+    AttemptEvent,
+    LastEvent,
+    LineageNamed,
+    QueryStarted,
+    SparkAbsent,
+    SparkLost,
+    TaskFinished,
+    TaskStopped,
+)
+from airflow_provider.state.records import CheckpointClaim, TaskKind, TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt, WritePlan
 from airflow_provider.worker.tasks.events import (
-    AttemptEvent,
-    AttemptFinished,
-    AttemptStopped,
     Closed,
     Drained,
     EndRefused,
@@ -22,9 +30,6 @@ from airflow_provider.worker.tasks.events import (
     GroupJoined,
     PlanRefused,
     PlanWritten,
-    SparkAbsent,
-    SparkLost,
-    StreamBegan,
 )
 from airflow_provider.worker.tasks.machine import TRANSITIONS
 from airflow_provider.worker.tasks.runs.run_state import RunState
@@ -36,6 +41,12 @@ NONE = JobsSnapshot()
 
 def test_the_table_has_a_row_for_each_state_and_one_for_what_is_not_here() -> None:
     assert set(TRANSITIONS) == {None, *RunState}
+
+
+def test_each_row_knows_all_that_a_runner_tells_of_an_attempt() -> None:
+    kinds = {kind for kind in vars(runner).values() if isinstance(kind, type) and issubclass(kind, AttemptEvent)}
+    for state, row in TRANSITIONS.items():
+        assert kinds - row.keys() == {AttemptEvent, LastEvent, LineageNamed}, state
 
 
 def test_nothing_ends_in_a_state_that_has_no_way_out() -> None:
@@ -70,7 +81,7 @@ def test_drained_it_starts_planners_only_and_closed_nothing() -> None:
     script.define(replan_interval_ms=5)
     assert words(script.give(PLANNER)) == ["start a:planner #1"]
     script.feed(Closed)
-    assert words(script.feed(AttemptStopped, task=PLANNER)) == ["write a:planner stopped", "released a:planner"]
+    assert words(script.feed(TaskStopped, task=PLANNER, reason="")) == ["write a:planner stopped", "released a:planner"]
 
 
 def test_what_has_ended_elsewhere_leaves_its_turn_to_the_next() -> None:
@@ -158,10 +169,10 @@ def test_what_is_revoked_is_released_also_if_it_is_configured_otherwise_while_it
 def test_spark_that_ends_is_waited_for_and_no_failure() -> None:
     script = Script(retries=0).running(A0)
     script.give(A1)
-    gone = TaskFailure.of("exit code -9")
-    lost = words(script.feed(SparkLost, task=A0, spark=1, failure=gone))
+    gone = "exit code -9"
+    lost = words(script.feed(SparkLost, task=A0, spark=1, error=gone))
     assert lost == ["write a:0 pending", "task a:0 is to run again: exit code -9"]
-    assert words(script.feed(SparkLost, task=A1, spark=1, failure=gone)) == [], "it had not begun"
+    assert words(script.feed(SparkLost, task=A1, spark=1, error=gone)) == [], "it had not begun"
     assert words(script.wait(999)) == []
     assert words(script.wait(1)) == ["start a:0 #2", "start a:1 #1"]
 
@@ -274,19 +285,19 @@ def test_a_plan_says_that_its_tasks_are_stateful_as_the_jobs_code_does_or_if_the
     kind: TaskKind, said: bool | None, stateful: bool
 ) -> None:
     script = Script(kind=kind, replan_interval_ms=5).running(PLANNER)
-    done = script.feed(AttemptFinished, task=PLANNER, result=[{"i": 7}], stateful=said)
+    done = script.feed(TaskFinished, task=PLANNER, result=[{"i": 7}], stateful=said)
     assert [command.plan.stateful for command in done if isinstance(command, WritePlan)] == [stateful]
 
 
 def test_a_plan_says_what_its_job_declares_of_its_config() -> None:
     script = Script(replan_interval_ms=5).running(PLANNER)
-    done = script.feed(AttemptFinished, task=PLANNER, result=[{"i": 7}], config_schema={"type": "object"})
+    done = script.feed(TaskFinished, task=PLANNER, result=[{"i": 7}], config_schema={"type": "object"})
     assert [command.plan.config_schema for command in done if isinstance(command, WritePlan)] == [{"type": "object"}]
 
 
 def test_a_plan_that_says_something_else_of_its_tasks_only_is_published_too() -> None:
     script = Script(replan_interval_ms=5).running(PLANNER)
-    same = script.feed(AttemptFinished, task=PLANNER, result=script.configs, stateful=True)
+    same = script.feed(TaskFinished, task=PLANNER, result=script.configs, stateful=True)
     assert words(same) == ["insist on a plan of 3"]
 
 
@@ -375,7 +386,7 @@ def test_it_has_nothing_to_do_from_when_its_worker_is_in_the_group() -> None:
 
 def test_a_stream_says_that_it_is_one() -> None:
     script = Script().running(A0)
-    began = script.feed(StreamBegan, task=A0)
+    began = script.feed(QueryStarted, task=A0, query_id="q")
     assert written(began, TaskState.RUNNING).kind.value == "streaming"
 
 

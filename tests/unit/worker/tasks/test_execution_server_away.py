@@ -9,12 +9,13 @@ import pytest
 from execution_script import A0, ME, OTHER, Script, words, written
 from group_records import record_of
 
+from airflow_provider.spark.runner import QueryAdopted, QueryDetached, QueryUnreachable
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Restart
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, Epoch, WorkerId
-from airflow_provider.worker.tasks.events import QueryAdopted, QueryUnreachable, StreamBegan, TasksRevoked
+from airflow_provider.worker.tasks.events import TasksRevoked
 from airflow_provider.worker.tasks.runs.run_state import RunState
 
 HANDLE = {"server": "sc://h", "session_id": "s", "query_id": "q"}
@@ -27,7 +28,7 @@ def watching(**settings: Any) -> Script:
     script.give(A0)
     script.begin(A0, handle={"server": "sc://h", "session_id": "s"})
     script.read_back(A0)
-    told = written(script.feed(StreamBegan, task=A0, handle=HANDLE), TaskState.RUNNING)
+    told = written(script.feed(QueryDetached, task=A0, handle=HANDLE), TaskState.RUNNING)
     script.say(told)
     return script
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.state.records import Halt, HaltRecord, TaskFailure, TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.spark.runner import QueryAdopted, SparkEnded, SparkLost, TaskStarted
+from airflow_provider.state.records import Halt, HaltRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed, Restart
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
-from airflow_provider.worker.tasks.events import AttemptBegan, Closed, EndWritten, QueryAdopted, SparkEnded, SparkLost
+from airflow_provider.worker.tasks.events import Closed, EndWritten
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 from airflow_provider.worker.tasks.state import Execution
 
@@ -97,7 +98,7 @@ def test_a_task_that_hangs_long_after_it_has_ended_spark_is_found_nevertheless()
         group.feed(SparkEnded, spark=spark, tasks=frozenset({A0}))
         for _ in range(5):
             group.wait(TRIAL_MS)
-        done = group.feed(SparkLost, task=A0, spark=spark, failure=TaskFailure.of("gone"))
+        done = group.feed(SparkLost, task=A0, spark=spark, error="gone")
         group.wait(TRIAL_MS)
     assert written(done, TaskState.FAILED).spark_deaths == 3
 
@@ -114,7 +115,7 @@ def test_who_was_tried_alone_is_acquitted_as_soon_as_something_else_begins() -> 
     said = written(group.give(A1, epoch=3), TaskState.RUNNING)
     assert (said.task, said.spark_deaths, said.process_deaths, said.alone) == (A0, 0, 0, False)
     group.begin(A1)
-    done = group.feed(SparkLost, task=A0, spark=1, failure=TaskFailure.of("gone"))
+    done = group.feed(SparkLost, task=A0, spark=1, error="gone")
     assert written(done, TaskState.PENDING).died_alone == 0
 
 
@@ -164,8 +165,8 @@ def test_a_suspect_whose_code_was_not_called_before_spark_ended_starts_again(ope
     group.other_is(WorkerPhase.STABLE)
     group.give(A0, A1, epoch=2)
     if opened:
-        group.feed(AttemptBegan, task=A0)
-    group.feed(SparkLost, task=A0, spark=1, failure=TaskFailure.of("gone"))
+        group.feed(TaskStarted, task=A0)
+    group.feed(SparkLost, task=A0, spark=1, error="gone")
     assert group.execution.runs[A0].deaths == 2
     group.wait(TRIAL_MS)
     assert group.runs(A0)
@@ -330,7 +331,7 @@ def test_a_query_that_was_detached_just_before_is_adopted_though_nothing_may_sta
     group.begin(A1)
     group.now += 1
     group.take(A0)
-    group.feed(SparkLost, task=A1, spark=1, failure=TaskFailure.of("gone"))
+    group.feed(SparkLost, task=A1, spark=1, error="gone")
     group.say(replace(group.status.tasks[A0], handle=QUERY))
     assert words(group.catches_up()) == ["take over a:0 #1"]
     group.feed(QueryAdopted, task=A0, handle=QUERY)
@@ -401,7 +402,7 @@ def test_what_was_noted_of_a_job_is_forgotten_with_it() -> None:
     group = Group(retries=5)
     group.running(A0, A1)
     group.fail(A0)
-    group.feed(SparkLost, task=A1, spark=1, failure=TaskFailure.of("gone"))
+    group.feed(SparkLost, task=A1, spark=1, error="gone")
     group.read(JobsSnapshot())
     assert not group.execution.evidence.failures
     assert not group.execution.suspects.returning
@@ -440,7 +441,7 @@ def test_only_the_time_in_which_it_is_watched_acquits_a_suspect_that_is_adopted(
 def test_a_suspect_that_was_alone_on_trial_still_is_where_it_is_adopted() -> None:
     """Otherwise it would never count as the reason if each of its trials is handed over."""
     group = adopts_a_suspect()
-    said = written(group.feed(SparkLost, task=A0, spark=-1, failure=TaskFailure.of("gone")), TaskState.PENDING)
+    said = written(group.feed(SparkLost, task=A0, spark=-1, error="gone"), TaskState.PENDING)
     assert (said.spark_deaths, said.died_alone) == (2, 1)
 
 

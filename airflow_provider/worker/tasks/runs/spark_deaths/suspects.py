@@ -51,8 +51,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from airflow_provider.spark.runner import SparkEnded, SparkLost
 from airflow_provider.state.records import TaskFailure, TaskStatus
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -75,26 +76,6 @@ _CAUSE_LENGTH: Final = 250
 """Characters: half of an error's message."""
 _ALONE: Final = 2
 """At so many deaths a task must have been alone on trial, so that it counts as the reason."""
-
-
-class EndOfSpark(Protocol):
-    """An event: something has lost its Spark. All that ran on it hear of this, each for itself."""
-
-    @property
-    def spark(self) -> int: ...
-
-    @property
-    def now_ms(self) -> int: ...
-
-
-class EndedUnderTask(EndOfSpark, Protocol):
-    """The same of a task."""
-
-    @property
-    def task(self) -> TaskId: ...
-
-    @property
-    def failure(self) -> TaskFailure: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +136,19 @@ class Suspects:
 
     # ---- deaths
 
-    def lost(self, runs: RunTable, event: EndedUnderTask) -> TaskRun:
+    def lost(self, runs: RunTable, event: SparkLost, *, now_ms: int) -> TaskRun:
         """The task after its Spark has ended."""
-        self.wait_after(runs, event)
+        self.wait_after(runs, event.spark, now_ms=now_ms)
         run, accused = runs[event.task], self.accusations.of(event.spark)
+        error = TaskFailure.of(event.error, event.traceback)
         self.returning.add(run.task)
         if run.began_ms is None or run.task not in accused:
-            return replaced(run, alone=False, error=event.failure)
+            return replaced(run, alone=False, error=error)
         alone = run.alone or (_wants_solitude(run) and self._solitude.was_alone_on_spark(run))
         run = self._counted(run, alone=alone, spark=1)
         advice = "give it less to do, or Spark more memory"
         failure = self._failure(run, "Spark has ended", advice, condemned=self.condemns(run))
-        message = f"{_cause_in(event.failure)}; {failure}"
-        return replaced(run, error=TaskFailure.of(message, event.failure.traceback))
+        return replaced(run, error=TaskFailure.of(f"{_cause_in(error)}; {failure}", error.traceback))
 
     def process_ended(self, run: TaskRun, last: TaskStatus) -> TaskRun:
         """A task when a worker gets it whose last process has ended, or lost its lease, while the task ran.
@@ -229,25 +210,25 @@ class Suspects:
 
     # ---- pauses
 
-    def spark_ended(self, runs: RunTable, event: EndOfSpark, tasks: Tasks) -> None:
-        """Spark has ended under these tasks, which have not lost it yet as far as they know."""
-        self.wait_after(runs, event)
-        self.time.spark_ended(runs, tasks)
+    def spark_ended(self, runs: RunTable, event: SparkEnded, *, now_ms: int) -> None:
+        """Spark has ended under tasks that have not lost it yet as far as they know."""
+        self.wait_after(runs, event.spark, now_ms=now_ms)
+        self.time.spark_ended(runs, event.tasks)
 
-    def wait_after(self, runs: RunTable, event: EndOfSpark) -> None:
-        """A Spark has ended: start nothing for a while."""
-        if event.spark in self.accusations:
+    def wait_after(self, runs: RunTable, spark: int, *, now_ms: int) -> None:
+        """A Spark has ended: start nothing for a while. All that ran on it hear of this, each for itself."""
+        if spark in self.accusations:
             return
-        if self.holds(event.now_ms):  # nothing has begun since the last one: it is the same
-            self.accusations.add(event.spark, self.accusations.last, runs)
+        if self.holds(now_ms):  # nothing has begun since the last one: it is the same
+            self.accusations.add(spark, self.accusations.last, runs)
             return
         ran = frozenset(task for task in runs.active if runs[task].state is RunState.STARTED)
-        self.accusations.add(event.spark, self._tried(runs, event.now_ms)[1] or ran, runs)
+        self.accusations.add(spark, self._tried(runs, now_ms)[1] or ran, runs)
         self._batch_of = 0
-        calm = self._last_ms is not None and event.now_ms - self._last_ms >= _CALM_MS
+        calm = self._last_ms is not None and now_ms - self._last_ms >= _CALM_MS
         self._in_a_row = 1 if calm else self._in_a_row + 1
-        self._last_ms = event.now_ms
-        self._hold_until_ms = event.now_ms + doubling_ms(_FIRST_WAIT_MS, self._in_a_row, _LONGEST_WAIT_MS)
+        self._last_ms = now_ms
+        self._hold_until_ms = now_ms + doubling_ms(_FIRST_WAIT_MS, self._in_a_row, _LONGEST_WAIT_MS)
 
     def holds(self, now_ms: int) -> bool:
         """Whether nothing may start because Spark has just ended."""

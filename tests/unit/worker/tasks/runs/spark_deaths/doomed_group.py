@@ -10,13 +10,14 @@ from itertools import count
 from typing import Any
 
 from execution_settings import execution_settings
+from runner_events import event_of
 
+from airflow_provider.spark.runner import SparkEnded, SparkLost, TaskStarted, TaskStopped, WarmUpLost
 from airflow_provider.state.records import (
     JobDefinition,
     Key,
     KeyKind,
     PlanRecord,
-    TaskFailure,
     TaskKind,
     TaskState,
     TaskStatus,
@@ -187,24 +188,23 @@ class Doomed:
         process.spark += 1
         process.on_spark.clear()
         process.warm.clear()
-        gone = TaskFailure.of("gone")
         for task, attempt in there.items():
             late_ms = self.hangs_ms.get(task, 500)
-            self._later(process, task, attempt, late_ms, events.SparkLost, spark=ended, failure=gone)
+            self._later(process, task, attempt, late_ms, SparkLost, spark=ended, error="gone")
         for task in warm:
-            self.feed_at(process, 500, events.WarmUpLost, task=task, spark=ended)
+            self.feed_at(process, 500, WarmUpLost, task=task, spark=ended)
 
         def look() -> None:
             going_on = frozenset(task for task, attempt in there.items() if self._goes_on(process, task, attempt))
             if going_on:
-                self.feed(process, events.SparkEnded, spark=ended, tasks=going_on)
+                self.feed(process, SparkEnded, spark=ended, tasks=going_on)
 
         self.after(self.rng.randint(0, 2_000), look)
 
     # ---- machines
 
     def feed(self, process: Process, kind: type[events.Event], **fields: Any) -> None:
-        done = handle(process.machine, kind(now_ms=self.now, wall_ms=WALL_MS + self.now, **fields))
+        done = handle(process.machine, event_of(kind, **fields), now_ms=self.now, wall_ms=WALL_MS + self.now)
         validate(process.machine)
         for command in done:
             self._carry_out(process, command)
@@ -249,11 +249,11 @@ class Doomed:
         match command:
             case commands.StartAttempt(run=run):
                 process.warm.discard(run.task)
-                self._later(process, run.task, run.attempt, 300, events.AttemptBegan, handle=None)
+                self._later(process, run.task, run.attempt, 300, TaskStarted, handle=None)
             case commands.StopAttempts(tasks=tasks):
                 for task in tasks:
                     attempt, ms = process.machine.runs[task].attempt, self.stops_ms.get(task, 500)
-                    self._later(process, task, attempt, ms, events.AttemptStopped)
+                    self._later(process, task, attempt, ms, TaskStopped, reason="")
             case commands.LetBegin(task=task):
                 self._begins(process, task)
 

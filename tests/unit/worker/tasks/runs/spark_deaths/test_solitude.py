@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, Script, words, written
 
-from airflow_provider.state.records import TaskFailure, TaskKind, TaskState
+from airflow_provider.spark.runner import SparkEnded, SparkLost, WarmUpLost
+from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import Command
-from airflow_provider.worker.tasks.events import Drained, SparkEnded, SparkLost, WarmUpLost
+from airflow_provider.worker.tasks.events import Drained
 from airflow_provider.worker.tasks.runs.learners import LearnerState
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
 
-GONE = TaskFailure.of("gone")
+GONE = "gone"
 ASIDE = "Spark or its process has ended under another task, which is tried alone"
 
 
@@ -38,14 +39,14 @@ class Worker(Script):
 
         :param hangs: hears of it later
         """
-        done = [each for task in tasks for each in self.feed(SparkLost, task=task, spark=spark, failure=GONE)]
+        done = [each for task in tasks for each in self.feed(SparkLost, task=task, spark=spark, error=GONE)]
         if hangs is not None:
             self.feed(SparkEnded, spark=spark, tasks=frozenset({hangs}))
         return [*done, *self.wait(2_000)]
 
     def hears(self, task: TaskId, spark: int = 1) -> list[Command]:
         """Its code has noticed at last."""
-        return self.feed(SparkLost, task=task, spark=spark, failure=GONE)
+        return self.feed(SparkLost, task=task, spark=spark, error=GONE)
 
     def runs(self, *tasks: TaskId) -> bool:
         return {task for task, run in self.execution.runs.items() if run.state.runs} == set(tasks)

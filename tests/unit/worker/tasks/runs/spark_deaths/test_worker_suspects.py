@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from executor_bench import A0, A1, A2, ME, bench
+from runner_events import order_for
 from turned_clock import time_passes
 
-from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.spark.runner import SparkEnded, SparkLost
+from airflow_provider.state.records import JobDefinition, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
-from airflow_provider.worker.tasks.events import SparkEnded, SparkLost
 from airflow_provider.worker.tasks.runs.last_record import first_run
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
@@ -171,8 +172,8 @@ def knowing(runs: RunTable, max_deaths: int = 3) -> Suspects:
     return suspects
 
 
-def death_of(run: TaskRun, spark: int = 1, *, now_ms: int) -> SparkLost:
-    return SparkLost(task=run.task, spark=spark, failure=TaskFailure.of("gone"), now_ms=now_ms, wall_ms=0)
+def death_of(run: TaskRun, spark: int = 1, error: str = "gone") -> SparkLost:
+    return SparkLost(order=order_for(run.task), spark=spark, error=error)
 
 
 def tasks(*indexes: int) -> Tasks:
@@ -239,7 +240,7 @@ def test_what_ran_and_needs_no_trial_comes_back_before_all_trials() -> None:
     runs = table(running(0, 2, began_ms=TRIAL_MS), running(1, 0, began_ms=0), run_of(2, deaths=2), run_of(3))
     suspects = knowing(runs)
     for task in (A0, A1):
-        lost = suspects.lost(runs, death_of(runs[task], now_ms=TRIAL_MS + 1))
+        lost = suspects.lost(runs, death_of(runs[task]), now_ms=TRIAL_MS + 1)
         runs[task] = replace(lost, state=RunState.WAITING, began_ms=None)
     assert runs[A1].deaths == 0, "it was not on trial"
     assert suspects.turn(runs, slots=9, now_ms=HOUR_MS) == Turn(tasks(0, 2), None)
@@ -255,7 +256,7 @@ def test_a_death_during_a_trial_counts_for_the_one_on_trial_alone() -> None:
     suspects = knowing(runs)
     after = {}
     for task in (A2, A1, A0):
-        after[task] = runs[task] = suspects.lost(runs, death_of(runs[task], now_ms=now))
+        after[task] = runs[task] = suspects.lost(runs, death_of(runs[task]), now_ms=now)
         runs[task] = replace(runs[task], state=RunState.WAITING, began_ms=None)
     assert {task: run.spark_deaths for task, run in after.items()} == {A0: 0, A1: 3, A2: 0}
     assert [task for task, run in after.items() if suspects.condemns(run)] == [A1]
@@ -264,7 +265,7 @@ def test_a_death_during_a_trial_counts_for_the_one_on_trial_alone() -> None:
 def test_a_death_while_nobody_is_on_trial_counts_for_all_and_fails_nobody() -> None:
     runs = table(running(0, 1, began_ms=0), running(1, 1, began_ms=0), running(3, 0, began_ms=0))
     suspects = knowing(runs)
-    after = [suspects.lost(runs, death_of(run, now_ms=5)) for run in runs.values()]
+    after = [suspects.lost(runs, death_of(run), now_ms=5) for run in runs.values()]
     assert [run.spark_deaths for run in after] == [2, 2, 1]
     together = [replace(run, spark_deaths=99) for run in after]
     assert not any(suspects.condemns(run) for run in together)
@@ -272,7 +273,7 @@ def test_a_death_while_nobody_is_on_trial_counts_for_all_and_fails_nobody() -> N
 
 def test_spark_that_ends_before_a_task_has_begun_says_nothing_of_the_task() -> None:
     runs = table(run_of(0, state=RunState.STARTED))
-    assert Suspects(1, ME).lost(runs, death_of(runs[A0], now_ms=0)).spark_deaths == 0
+    assert Suspects(1, ME).lost(runs, death_of(runs[A0]), now_ms=0).spark_deaths == 0
 
 
 @pytest.mark.parametrize("query", [{}, {"handle": "h", "detached": True}], ids=["attached", "detached"])
@@ -280,11 +281,11 @@ def test_on_a_server_a_task_must_have_been_alone_twice(query: dict[str, Any]) ->
     """People restart servers."""
     run = replace(running(0, 2, began_ms=0, alone=True), runs_on="sc://h", **query)
     suspects = knowing(table(run))
-    once = suspects.lost(table(run), death_of(run, -1, now_ms=5))
+    once = suspects.lost(table(run), death_of(run, -1), now_ms=5)
     assert not suspects.condemns(once)
     again = replace(once, began_ms=10)
-    assert suspects.condemns(suspects.lost(table(again), death_of(again, -2, now_ms=15)))
-    among_others = suspects.lost(table(replace(again, alone=False)), death_of(again, -3, now_ms=15))
+    assert suspects.condemns(suspects.lost(table(again), death_of(again, -2), now_ms=15))
+    among_others = suspects.lost(table(replace(again, alone=False)), death_of(again, -3), now_ms=15)
     assert not suspects.condemns(among_others), "it was not alone both times"
 
 
@@ -318,17 +319,17 @@ def test_what_hangs_after_the_end_of_its_spark_stands_no_trial_and_keeps_nobody_
     hangs = running(0, 2, began_ms=0, alone=True, died_alone=1)
     runs = table(hangs, run_of(1, deaths=2))
     suspects = knowing(runs)
-    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0), now_ms=5, wall_ms=0), tasks(0))
+    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0)), now_ms=5)
     assert suspects.turn(runs, slots=9, now_ms=10) == Turn(tasks(), tasks(1)), "it can't end another Spark"
     assert not suspects.acquitted(runs, now_ms=HOUR_MS)
-    lost = suspects.lost(runs, death_of(hangs, now_ms=HOUR_MS))
+    lost = suspects.lost(runs, death_of(hangs), now_ms=HOUR_MS)
     assert suspects.condemns(lost)
 
 
 def test_when_it_runs_again_it_stands_its_trial() -> None:
     runs = table(running(0, 1, began_ms=0), running(1, 0, began_ms=0))
     suspects = knowing(runs)
-    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0), now_ms=5, wall_ms=0), tasks(0))
+    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0)), now_ms=5)
     runs[A0] = running(0, 2, began_ms=HOUR_MS)
     assert [run.task for run in suspects.acquitted(runs, now_ms=HOUR_MS + TRIAL_MS)] == [A0]
 
@@ -336,7 +337,7 @@ def test_when_it_runs_again_it_stands_its_trial() -> None:
 def test_beside_what_hangs_after_the_end_of_another_spark_a_batch_task_is_alone() -> None:
     runs = table(running(0, 0, began_ms=0), running(1, 1, began_ms=10))
     suspects = knowing(runs)
-    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0), now_ms=5, wall_ms=0), tasks(0))
+    suspects.spark_ended(runs, SparkEnded(spark=1, tasks=tasks(0)), now_ms=5)
     assert not suspects.acquitted(runs, now_ms=HOUR_MS), "it would never come further"
 
 
@@ -376,8 +377,8 @@ def test_what_it_was_acquitted_of_counts_no_more_when_people_have_it_tried_again
 def test_a_long_error_of_spark_does_not_push_out_what_follows_from_it() -> None:
     run = running(0, 2, began_ms=0, alone=True, died_alone=1)
     runs = table(run)
-    death = replace(death_of(run, now_ms=5), failure=TaskFailure.of("OutOfMemoryError: " + 999 * "x"))
-    error = knowing(runs).lost(runs, death).error
+    death = death_of(run, error="OutOfMemoryError: " + 999 * "x")
+    error = knowing(runs).lost(runs, death, now_ms=5).error
     assert error is not None
     assert error.message.startswith("OutOfMemoryError: xxx")
     assert "…; Spark has ended 3 times while this task ran, so the task counts as the reason" in error.message
@@ -389,7 +390,7 @@ def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
     suspects = knowing(runs)
     assert not suspects.acquitted(runs, now_ms=HOUR_MS)
     assert suspects.turn(runs, slots=2, now_ms=HOUR_MS) == Turn(), "but others may begin"
-    assert suspects.condemns(suspects.lost(runs, death_of(runs[A0], now_ms=HOUR_MS)))
+    assert suspects.condemns(suspects.lost(runs, death_of(runs[A0]), now_ms=HOUR_MS))
 
 
 def test_on_a_server_a_batch_task_is_acquitted_though_its_worker_runs_nothing_else() -> None:
@@ -406,9 +407,9 @@ def test_an_end_of_spark_is_forgotten_when_nobody_is_left_to_tell_of_it() -> Non
     for spark in range(1, 50):
         now = spark * HOUR_MS
         runs[A1] = running(1, 0, began_ms=now, attempt=spark)
-        suspects.lost(runs, death_of(runs[A1], spark, now_ms=now))
+        suspects.lost(runs, death_of(runs[A1], spark), now_ms=now)
         if spark == 9:
-            assert suspects.lost(runs, death_of(slow, 1, now_ms=now + 1_000)).deaths == 1, "it took long to end"
+            assert suspects.lost(runs, death_of(slow, 1), now_ms=now + 1_000).deaths == 1, "it took long to end"
             assert not suspects.holds(now + 1_000), "that was no new end"
             del runs[A0]
     assert len(suspects.accusations) == 1
@@ -419,7 +420,7 @@ def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one
     suspects, pauses, now = Suspects(99, ME), list[int](), 0
     for spark in range(9):
         for _ in range(2):  # each of its tasks tells of it
-            suspects.lost(runs, death_of(runs[A0], spark, now_ms=now))
+            suspects.lost(runs, death_of(runs[A0], spark), now_ms=now)
         until = suspects.due_ms(now_ms=now)
         assert until is not None
         assert suspects.holds(until - 1)
@@ -428,5 +429,5 @@ def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one
         now = until
     assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
     now += 600_000
-    suspects.lost(runs, death_of(runs[A0], 10, now_ms=now))
+    suspects.lost(runs, death_of(runs[A0], 10), now_ms=now)
     assert suspects.due_ms(now_ms=now) == now + 1_000
