@@ -215,6 +215,7 @@ class Attached:
         """
         if invariants.missed_a_downgrade(self._process.worker, known, self._world.coordinator.rounds):
             self.belated |= self.since.keys()
+            self.in_trouble()
 
     def read(self) -> None:
         """The worker reads the topics, too."""

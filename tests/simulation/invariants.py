@@ -75,7 +75,8 @@ def missed_a_downgrade(worker: str, state: MemberState, rounds: Sequence[RoundSe
     return False
 
 
-def _may_overlap(holder: Process, task: TaskId) -> bool:
+def may_overlap(holder: Process, task: TaskId) -> bool:
+    """Whether the task may run in this process while another one has it: see :func:`missed_a_downgrade`."""
     rounds = holder.world.coordinator.rounds
     return task in holder.tasks.belated or missed_a_downgrade(holder.worker, holder.state, rounds)
 
@@ -88,7 +89,7 @@ def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -
     current = [
         owner.name
         for owner in owners
-        if not _may_overlap(owner, task)
+        if not may_overlap(owner, task)
         and owner.world.coordinator.is_current(owner.state.member_id, owner.state.generation)
         and (task in owner.running or _believes_rightly(owner, task))
     ]
@@ -101,7 +102,7 @@ def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
     """No two attached copies of a task run together. A copy in a process that woke too late does not count if its fence
     raises.
     """
-    running = [holder.name for holder in holders if holder.tasks.runs(task) and not _may_overlap(holder, task)]
+    running = [holder.name for holder in holders if holder.tasks.runs(task) and not may_overlap(holder, task)]
     if len(running) > 1:
         raise Broken(f"{task} runs in {' and in '.join(running)}")
 
@@ -123,7 +124,7 @@ def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: S
     processes, at whatever moment they wake.
     """
     for holder in holders[:-1]:
-        if holder.tasks.may_write(task) and not _may_overlap(holder, task):
+        if holder.tasks.may_write(task) and not may_overlap(holder, task):
             raise Broken(f"{task} may still write in {holder.name}, though {holders[-1].name} has it")
 
 
@@ -133,7 +134,7 @@ def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
 ) -> None:
     """A task is started elsewhere only after it was stopped, or after its worker's lease was over."""
     for holder in holders:
-        if not holder.lease_over and not _may_overlap(holder, task):
+        if not holder.lease_over and not may_overlap(holder, task):
             left = (holder.state.lease_until or 0) - holder.now
             raise Broken(f"{process.name} starts {task}, which {holder.name} runs with a lease of {left} ms more")
 
