@@ -46,13 +46,14 @@ class Spark:
         self._up = self._up or self._process.world.lacking.spark_starts(self._process.worker)
         self.absent = not self._up
         if self.absent:
+            self._there_at = self._process.world.clock.now + STARTS_MS
             return None
         self._on_it.add(task)
         return max(0, self._there_at - self._process.world.clock.now)
 
     @property
     def starts(self) -> bool:
-        """Whether attempts still wait for it."""
+        """Whether attempts still wait for it, perhaps in vain."""
         return self._process.world.clock.now <= self._there_at
 
     def runs(self, task: TaskId) -> bool:

@@ -54,7 +54,7 @@ class Hands:
 
     def nothing(self, *_: object) -> None: ...
 
-    read = note_belated = end_with_process = learn = stop_learning = drain = nothing
+    read = note_belated = in_trouble = end_with_process = own_record_read = learn = stop_learning = drain = nothing
 
 
 class Bridge(Process):
