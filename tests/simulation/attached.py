@@ -492,10 +492,8 @@ class Attached:
         self._say_last(status, lambda: self._feed(events.EndWritten, task=status.task, number=number))
 
     def _write_plan(self, command: commands.WritePlan) -> None:
-        process, world = self._process, self._world
-
         def arrive() -> None:
-            world.plan_written(command.plan)
-            process.when_awake(lambda: self._feed(events.PlanWritten, task=command.task, number=command.number))
+            self._world.plan_written(command.plan)
+            self._process.when_awake(lambda: self._feed(events.PlanWritten, task=command.task, number=command.number))
 
-        process.say(arrive)
+        self._process.say(arrive)

@@ -120,9 +120,7 @@ def no_more_slots_are_taken_than_there_are(process: Process, taken: Mapping[Task
 
 @invariant
 def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: Sequence[Process]) -> None:
-    """Of all copies of a task, only the one that was started last may pass its fence; this also holds for paused
-    processes, at whatever moment they wake.
-    """
+    """Only the copy of a task that was started last may pass its fence, at whatever moment paused processes wake."""
     for holder in holders[:-1]:
         if holder.tasks.may_write(task) and not may_overlap(holder, task):
             raise Broken(f"{task} may still write in {holder.name}, though {holders[-1].name} has it")
