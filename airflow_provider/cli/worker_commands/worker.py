@@ -153,8 +153,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=DEFAULT_MAX_SPARK_DEATHS,
         metavar="N",
-        help="a task fails for good when Spark or the process has ended N times while it ran, the last time while it"
-        " was on trial alone (default: %(default)s)",
+        help="a task fails for good when Spark or the process has ended N times while it ran, and nothing else can be"
+        " the reason (default: %(default)s)",
     )
     parser.add_argument(
         "--progress-interval",

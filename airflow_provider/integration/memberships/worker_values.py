@@ -34,7 +34,7 @@ class WatchSpec:
     :param server: the URL of its Spark Connect server
     :param conn_id: the connection for that; empty: none is needed; None: each query's handle says it
     :param progress_s: the least time between two progress reports of a task, in seconds
-    :param max_spark_deaths: a task may fail when Spark has ended this often while it ran
+    :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param allowed: other servers that records may name
     """
 
