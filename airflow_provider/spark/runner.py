@@ -175,7 +175,9 @@ class SparkFaltered(LastEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAbsent(LastEvent):
-    """Spark could not be started, so the task has not begun. No other task could start here, either."""
+    """Spark could not be started, or this process has reached a limit, so the task has not begun. No other task could
+    start here, either.
+    """
 
     error: str
 
@@ -266,7 +268,7 @@ class WarmUpLost(WarmUpEnd):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSparkToWarmUp(WarmUpEnd):
-    """Spark could not be started."""
+    """Spark could not be started, or this process has reached a limit."""
 
     error: str
 

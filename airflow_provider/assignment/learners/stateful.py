@@ -121,7 +121,7 @@ def _given_up(
     continued: Further,
     held: Shares,
 ) -> Shares:
-    """The tasks whose lessons failed or took too long, now or before, by learner: also if another worker learns the
+    """The tasks whose lessons failed or took too long, now or before, by learner: even if another worker learns the
     task as well and is further, but not if the task goes to the learner all the same.
 
     No other worker tries them: it is not known whether the worker or the job is at fault, the task runs, and to try all

@@ -85,8 +85,8 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
             wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms(), by=by)
             await topics.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
-        action, now = ControlAction(args.action), "use `cospark workers stop`"
-        for note in of_leaving(workers, action, topics.jobs, topics.status, stop_now=now):
+        action, instead = ControlAction(args.action), "use `cospark workers stop`"
+        for note in of_leaving(workers, action, topics.jobs, topics.status, stop_now=instead):
             say(note)
         return 0 if args.wait is None else await _wait(args, topics, processes)
 

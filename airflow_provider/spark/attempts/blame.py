@@ -40,7 +40,7 @@ class TaskToBlame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerToBlame:
-    """This worker has no Spark for any task."""
+    """This worker has no Spark for any task, or its process has reached a limit (threads, memory, open files)."""
 
     error: str
 

@@ -20,7 +20,7 @@ from airflow_provider.spark.local.counted_jobs import CountedJobs
 from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
 from airflow_provider.spark.local.driver_jvm.pulse import ends_soon
 from airflow_provider.spark.local.isolation.cached_data import drop_what_was_cached, own_what_is_cached
-from airflow_provider.spark.local.isolation.own_jobs import TASK_TAG
+from airflow_provider.spark.local.isolation.own_jobs import TASK_TAG_PREFIX
 from airflow_provider.spark.local.isolation.task_threads import bind_session, unbind_session
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.pyspark_internals import (
@@ -109,7 +109,7 @@ class LocalSession:
         self._counted: CountedJobs | None = None
         self._pools = pools
         self._pool: str | None = None
-        self._tag = f"{TASK_TAG}{uuid.uuid4()}"
+        self._tag = f"{TASK_TAG_PREFIX}{uuid.uuid4()}"
         self._session: SparkSession | None = None
         self._awaited: StreamingQuery | None = None
         """It may belong to a session that the task has made itself."""

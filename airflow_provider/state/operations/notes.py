@@ -34,7 +34,10 @@ def of_stop(tasks: Iterable[TaskId], jobs: JobsSnapshot, status: StatusSnapshot)
 def of_leaving(
     workers: Collection[WorkerId], action: ControlAction, jobs: JobsSnapshot, status: StatusSnapshot, *, stop_now: str
 ) -> tuple[str, ...]:
-    """:param stop_now: what to do instead of a drain that a stream keeps from ending"""
+    """What workers that are asked to leave wait for.
+
+    :param stop_now: what to do instead of a drain that a stream keeps from ending
+    """
     said = []
     if busy := running_tasks(workers, jobs, status):
         who = "it leaves" if len(workers) == 1 else "they leave"

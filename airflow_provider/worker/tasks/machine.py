@@ -423,7 +423,7 @@ def _tell_of_suspects(x: Execution) -> None:
     """Write which tasks have become suspects, and which are none any more."""
     for message in x.suspects.news():
         x.warn(message)
-    for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now, learned=frozenset(x.learners.tasks)):
+    for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now, learning=frozenset(x.learners.tasks)):
         x.write(x.keep(acquitted), TaskState.RUNNING)
 
 

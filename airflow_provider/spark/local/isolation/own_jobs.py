@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TASK_TAG: Final = "cospark-"
+TASK_TAG_PREFIX: Final = "cospark-"
 """How the tags begin that the jobs of a task have. Only the worker cancels by these, from any thread."""
 
 
@@ -50,7 +50,7 @@ def methods_that_spare_others() -> Iterator[tuple[type, str, Callable[..., Any]]
             _cancel(context, {*tracker.getJobIdsForGroup(groupId)} & {*tracker.getJobIdsForTag(mine)})
 
     def cancel_tag_of_task(context: SparkContext, tag: str) -> None:
-        mine = None if tag.startswith(TASK_TAG) else owner_of(SparkSession.active())
+        mine = None if tag.startswith(TASK_TAG_PREFIX) else owner_of(SparkSession.active())
         if mine is None:
             cancel_tag(context, tag)
         else:

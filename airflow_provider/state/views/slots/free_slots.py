@@ -96,7 +96,7 @@ def other_slots(status: StatusSnapshot) -> str | None:
 
 class _Staying:
     """The workers that stay, and their tasks as the assignor shares them out: those with state, those of known cost,
-    and the others by number. No group has both of the first two kinds, also if only a draining worker has one of them.
+    and the others by number. Where any task has state, if only at a draining worker, none is shared out by cost.
 
     :param left: the tasks of each worker
     :param unfinished: all tasks of the group

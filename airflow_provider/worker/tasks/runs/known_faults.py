@@ -21,11 +21,11 @@ _LONGEST_PAUSE_MS: Final = 60_000
 
 
 class InARow:
-    """Of the tasks of one worker. Another worker that gets a task begins anew."""
+    """How often in a row the same has happened to a task of this worker. Its next worker begins anew."""
 
     def __init__(self) -> None:
         self._met: dict[TaskId, tuple[int, int]] = {}
-        """How often each task has met one, and until when this counts."""
+        """How often, and until when this counts."""
 
     def again(self, task: TaskId, now_ms: int, *, counts_ms: int) -> int:
         """It has happened once more, and counts for this time.

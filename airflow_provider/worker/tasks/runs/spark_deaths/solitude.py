@@ -30,7 +30,8 @@ class Solitude:
         """Whether some task waits for it."""
         return self._asked_ms is not None
 
-    def is_not_wanted(self) -> None:
+    def forget(self) -> None:
+        """No task waits for it any more."""
         self._asked_ms = None
 
     def keeps_waiting(self, run: TaskRun, beside: Tasks, *, now_ms: int) -> bool:

@@ -236,10 +236,10 @@ class Suspects:
 
     # ---- trials
 
-    def acquitted(self, runs: RunTable, *, now_ms: int, learned: Tasks = NO_TASKS) -> list[TaskRun]:
+    def acquitted(self, runs: RunTable, *, now_ms: int, learning: Tasks = NO_TASKS) -> list[TaskRun]:
         """The tasks that have stood the time of their trial, with their new counts.
 
-        :param learned: what is warmed up in this process, or is about to be
+        :param learning: what is warmed up in this process, or is about to be
         """
         if not self._suspects or now_ms < self._acquits_at_ms:
             return []
@@ -248,7 +248,7 @@ class Suspects:
         left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
         self._acquits_at_ms = now_ms + min((TRIAL_MS, *(ms for ms in left_ms if ms > 0)))  # others may begin meanwhile
         stood = [run for run in started if self._has_stood(run, now_ms)]
-        alone = {run.task for run in stood if would_never_end(run) and self._is_alone(run, runs, learned)}
+        alone = {run.task for run in stood if would_never_end(run) and self._is_alone(run, runs, learning)}
         acquitted = [_without_deaths(run) for run in stood if run.task not in alone]
         if alone:
             self._acquits_at_ms = now_ms  # as soon as something begins beside it, it is not the only possible reason
@@ -270,7 +270,7 @@ class Suspects:
         """
         self._look_at_ms = None
         if not self._suspects:
-            self._solitude.is_not_wanted()
+            self._solitude.forget()
             return Turn(others)
         waiting, on_trial = self._tried(runs, now_ms)
         if on_trial:
@@ -279,7 +279,7 @@ class Suspects:
         ready = [run for run in waiting if run.task not in others and run.not_before_ms <= now_ms]
         lone = self._next_lone(ready, runs, slots)
         if lone is None:
-            self._solitude.is_not_wanted()
+            self._solitude.forget()
         elif self._solitude.keeps_waiting(lone, there := beside(lone, runs, warming), now_ms=now_ms):
             self._look_at_ms = now_ms + _LOOK_AGAIN_MS
             stop = frozenset(task for task in there & runs.keys() if runs[task].state is RunState.STARTED)
@@ -372,10 +372,10 @@ class Suspects:
     def _may_end_spark(self, run: TaskRun) -> bool:
         return run.state is RunState.STARTED and not self.time.is_over(run)
 
-    def _is_alone(self, run: TaskRun, runs: RunTable, learned: Tasks) -> bool:
+    def _is_alone(self, run: TaskRun, runs: RunTable, learning: Tasks) -> bool:
         """Whether nothing else can end its Spark. Nobody knows this of a server, which other workers may use, too."""
         others_are_over = all(task == run.task or self.time.is_over(runs[task]) for task in runs.active)
-        return not run.runs_on and others_are_over and learned <= {run.task}
+        return not run.runs_on and others_are_over and learning <= {run.task}
 
     def _some_are_young(self, runs: RunTable, now_ms: int) -> bool:
         """Whether something runs here that might still end Spark soon after its start."""
