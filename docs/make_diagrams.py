@@ -35,7 +35,7 @@ _BLAMED: Final[Mapping[type, tuple[str, str, str]]] = {
         "it uses a retry, after a pause,<br/>elsewhere if a better worker is there",
     ),
     WorkerToBlame: (
-        "Spark does not start<br/>on this worker",
+        "Spark does not start on this worker,<br/>or its process is at a limit",
         "the worker",
         "the worker stands back,<br/>and others run its tasks",
     ),
@@ -50,7 +50,7 @@ _BLAMED: Final[Mapping[type, tuple[str, str, str]]] = {
         "it waits for the other writer,<br/>as often as it takes",
     ),
     NobodyToBlame: (
-        "a known fault of Spark<br/>ended it, or it is full",
+        "a known fault of Spark ended it,<br/>or its server is full",
         "nobody",
         "it is tried again,<br/>less and less often",
     ),
@@ -59,9 +59,10 @@ _BLAMED: Final[Mapping[type, tuple[str, str, str]]] = {
 _FAILS: Final[Mapping[type, str]] = {
     TaskToBlame: "no retry is left",
     SparkToBlame: "it ends again, and nothing<br/>else can be the reason",
-    NobodyToBlame: "more than ten faults<br/>in a row",
 }
 """When the task fails for good after all."""
+_TASK_AFTER_ALL: Final[Mapping[type, str]] = {NobodyToBlame: "more than ten faults<br/>in a row"}
+"""When the task is to blame after all."""
 _Edge = tuple[Enum | None, str, Enum | None]
 
 
@@ -109,6 +110,8 @@ def blame() -> str:
         lines.append(f'    {name}_blamed -- then --> {name}_then["{then}"]')
         if kind in _FAILS:
             lines.append(f'    {name}_then -- "{_FAILS[kind]}" --> fails')
+        if kind in _TASK_AFTER_ALL:
+            lines.append(f'    {name}_then -- "{_TASK_AFTER_ALL[kind]}" --> task_blamed')
     return "\n".join(lines) + "\n"
 
 
