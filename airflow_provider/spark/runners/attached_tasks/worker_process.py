@@ -30,18 +30,32 @@ class WorkerProcess:
     :param socket_timeout_s: of sockets that have none of their own; Spark's JVM is asked by such
     :param raised: the filters that make errors of warnings
     :param descriptors: of its standard streams, as far as they have any
+    :param level: at which it is logged that something can't be put back
     """
 
     logs: WorkerLogging
     socket_timeout_s: float | None
     raised: tuple[Any, ...]
     descriptors: Mapping[str, int]
+    level: int = logging.ERROR
 
     @classmethod
     def as_it_is(cls) -> WorkerProcess:
         return cls(WorkerLogging.as_it_is(), socket.getdefaulttimeout(), (*_raised(),), _descriptors())
 
     def put_back(self) -> None:
+        """Never raises: whatever a task's code has made of this process, the worker has to go on."""
+        try:
+            self._put_back()
+        except Exception:
+            log.log(
+                self.level,
+                "Could not put back what the code of a task had changed, for this whole process; trying again",
+                exc_info=True,
+            )
+            self.level = logging.DEBUG
+
+    def _put_back(self) -> None:
         changed = [*self._open_streams()]
         self.logs.put_back()
         if socket.getdefaulttimeout() != self.socket_timeout_s:
@@ -55,14 +69,22 @@ class WorkerProcess:
             log.warning("The code of a task had changed %s, for this whole process; put back", ", ".join(changed))
 
     def _open_streams(self) -> list[str]:
-        closed = [name for name in _STREAMS if getattr(getattr(sys, name), "closed", False)]
+        closed = [name for name in _STREAMS if not _is_open(name)]
         for name in closed:
-            old, new = getattr(sys, name), _opened(self.descriptors.get(name))
+            old, new = getattr(sys, name, None), _opened(self.descriptors.get(name))
             setattr(sys, name, new)
             for handler in logging.getLogger().handlers:
-                if isinstance(handler, logging.StreamHandler) and handler.stream is old:
+                if old is not None and isinstance(handler, logging.StreamHandler) and handler.stream is old:
                     handler.stream = new  # setStream() would flush the old one
         return [f"sys.{name}" for name in closed]
+
+
+def _is_open(name: str) -> bool:
+    """Whether the stream can be used. One that is detached from its file can't even say that it is closed."""
+    try:
+        return not getattr(getattr(sys, name), "closed", False)
+    except Exception:  # noqa: BLE001  it is gone, or of a job's own class
+        return False
 
 
 def _raised() -> list[Any]:

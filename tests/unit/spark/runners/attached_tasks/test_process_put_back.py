@@ -40,6 +40,9 @@ CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "warnings": (lambda: warnings.simplefilter("error", ImportWarning), warn_beside),
     "stdout": (lambda: sys.stdout.close(), lambda: print("said beside")),
     "stderr": (lambda: sys.stderr.close(), lambda: logging.getLogger().error("said beside")),
+    "detached stdout": (lambda: sys.stdout.detach(), lambda: print("said beside")),
+    "detached stderr": (lambda: sys.stderr.detach(), lambda: logging.getLogger().error("said beside")),
+    "no stdout": (lambda: delattr(sys, "stdout"), lambda: print("said beside")),
 }
 """What a task does, and what others can do nevertheless."""
 MAY_END = threading.Event()
@@ -94,7 +97,7 @@ async def test_others_go_on_when_a_task_has_changed_what_they_use(
         CHANGES[by][1]()
         MAY_END.set()
         assert await runner.close() == frozenset()
-    assert by not in {"stdout", "stderr"} or "said beside" in (tmp_path / "said").read_text()
+    assert "std" not in by or "said beside" in (tmp_path / "said").read_text()
 
 
 def test_what_breaks_nothing_stays(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,6 +109,15 @@ def test_what_breaks_nothing_stays(caplog: pytest.LogCaptureFixture) -> None:
         assert ("always", None, BytesWarning, None, 0) in warnings.filters
         assert sys.stdout is sys.stderr
     assert "put back" not in caplog.text
+
+
+def test_the_worker_goes_on_if_nothing_can_be_put_back(caplog: pytest.LogCaptureFixture) -> None:
+    process = WorkerProcess.as_it_is()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(warnings, "filters", None)
+        process.put_back()
+        process.put_back()
+    assert [each.levelname for each in caplog.records if each.levelno > logging.DEBUG] == ["ERROR"]
 
 
 def test_a_stream_whose_file_is_closed_too_takes_all_and_keeps_nothing(tmp_path: Path) -> None:
