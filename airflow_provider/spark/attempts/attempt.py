@@ -214,7 +214,8 @@ def _plan(
     guard.begin()
     emit(TaskStarted(order=order))
     guard.wait_until_told()
-    job = load_job(order.entry_point, allowed)
+    with only_in_this_process():
+        job = load_job(order.entry_point, allowed)
     plan = make_plan(job, _job_context(order, session.open))
     schema = config_schema_to_publish(job)
     return TaskFinished(order=order, result=plan, stateful=is_stateful(job), config_schema=schema)
@@ -236,12 +237,15 @@ def _run(
     guard.begin()
     emit(TaskStarted(order=order, handle=session.handle))
     guard.wait_until_told()
-    job = job or load_job(order.entry_point, allowed)
-    named = _named_by(job, task, order, mask)
+    with only_in_this_process():
+        job = job or load_job(order.entry_point, allowed)
+        named = _named_by(job, task, order, mask)
     if named != NOTHING_NAMED:
         emit(LineageNamed(order=order, lineage=named))
     spark = session.open()  # once more: it shares what the import of the job has added to the path
-    result = _result_of(order, guard, session, job.run(spark, task), emit)
+    with only_in_this_process():  # what follows asks Spark
+        value = job.run(spark, task)
+    result = _result_of(order, guard, session, value, emit)
     return TaskFinished(order=order, result=result, wrote=task.writes.told)
 
 

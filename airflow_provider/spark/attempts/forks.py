@@ -37,4 +37,4 @@ def _end(error: BaseException | None) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     finally:
-        os._exit(status)
+        os._exit(status & 0xFF)  # as Python does: others are no numbers of the operating system

@@ -23,6 +23,7 @@ ENDS: dict[str, tuple[Any, int]] = {
     "returns": (lambda: None, 0),
     "sys.exit()": (sys.exit, 0),
     "sys.exit(7)": (lambda: sys.exit(7), 7),
+    "sys.exit(2**40 + 8)": (lambda: sys.exit(2**40 + 8), 8),
     "fails": (lambda: [][0], 1),
 }
 _CAME_BACK = 99
@@ -51,6 +52,11 @@ class Session(FakeSession):
     def __init__(self) -> None:
         super().__init__()
         self.process = os.getpid()
+
+    def left_running(self, value: object) -> str | None:
+        if os.getpid() != self.process:
+            os._exit(_CAME_BACK)
+        return super().left_running(value)
 
     def close(self) -> None:
         if os.getpid() != self.process:
