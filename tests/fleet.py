@@ -261,7 +261,9 @@ class Fleet:
         return "\n".join((states(self._processes), self.story(), tasks, logs))
 
     async def balanced(self, *workers: str) -> None:
-        """Wait until exactly these workers are in the group, share all tasks evenly, and all tasks run."""
+        """Wait until exactly these workers are in the group, share all tasks evenly, and each task runs where it is
+        assigned.
+        """
 
         def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
             record = status.group
@@ -269,11 +271,16 @@ class Fleet:
                 return False
             wanted = configured(jobs, status.tasks)
             counts = [len(tasks & wanted) for tasks in record.assignment.values()]
+            owners = {task: worker for worker, tasks in record.assignment.items() for task in tasks}
             return (
                 bool(wanted)
                 and not any(task.is_planner for task in wanted)
-                and wanted <= frozenset().union(*record.assignment.values())
-                and all(task in status.tasks and status.tasks[task].state is TaskState.RUNNING for task in wanted)
+                and all(
+                    (last := status.tasks.get(task)) is not None
+                    and last.state is TaskState.RUNNING
+                    and last.worker == owners.get(task)
+                    for task in wanted
+                )
                 and max(counts) - min(counts) <= 1
             )
 
