@@ -34,8 +34,10 @@ _CODES: Final = {
     "PERMISSION_DENIED": Trouble.REFUSES,
     "RESOURCE_EXHAUSTED": Trouble.FULL,
 }
-_TOO_LARGE: Final = re.compile(r"message (larger than max|exceeds maximum)")
-"""In a RESOURCE_EXHAUSTED of gRPC itself: a message of the task is larger than a client or server takes."""
+_TOO_LARGE: Final = re.compile(r"message (larger than max|exceeds maximum)|metadata size exceeds")
+"""In a RESOURCE_EXHAUSTED of gRPC itself: a message of the task, or an error it has caused, is larger than a client or
+server takes.
+"""
 _WORDS: Final = (
     ("INVALID_HANDLE.SESSION_CHANGED", Trouble.ENDED),
     ("on a stopped SparkContext", Trouble.ENDED),

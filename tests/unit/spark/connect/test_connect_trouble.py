@@ -77,6 +77,7 @@ def wrapped(error: Exception) -> Exception:
         (RefusedError("RESOURCE_EXHAUSTED"), Trouble.FULL),
         (RefusedError("RESOURCE_EXHAUSTED", "CLIENT: Sent message larger than max (9 vs. 8)"), Trouble.OTHER),
         (of_client("RESOURCE_EXHAUSTED", "gRPC message exceeds maximum size 134217728: 200000000"), Trouble.OTHER),
+        (RefusedError("RESOURCE_EXHAUSTED", "received trailing metadata size exceeds hard limit"), Trouble.OTHER),
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle"), Trouble.ENDED),
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle"), Trouble.CLOSED),
         (Exception("Cannot call methods on a stopped SparkContext."), Trouble.ENDED),
