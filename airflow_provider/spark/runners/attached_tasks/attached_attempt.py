@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 BATCH_S: Final = 1.5
 """How long a query that is told to stop may take to complete its current batch, which would be repeated otherwise."""
 _LOOK_S: Final = 0.01
-_NO_THREAD_S: Final = 1.0
+NO_THREAD_S: Final = 1.0
 CANCEL_INTERVAL_S: Final = 0.2
 """How often a stopping task's Spark jobs are cancelled: it may start another one at any time."""
 
@@ -91,11 +91,13 @@ class AttachedAttempt:
         return begun
 
     def _begin_to_stop(self) -> None:
+        if self.thread_ended.is_set():
+            return
         try:
             start_thread(self._stop, f"stop-{self.order.task}")
         except UsedUpError as error:
             log.warning("Task %s can't be stopped yet; trying again: %s", self.order.label, error)
-            self.ended.get_loop().call_later(_NO_THREAD_S, self._begin_to_stop)
+            self.ended.get_loop().call_later(NO_THREAD_S, self._begin_to_stop)
 
     def _stop(self) -> None:
         try:

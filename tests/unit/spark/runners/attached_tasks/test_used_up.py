@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import threading
 
@@ -20,6 +21,7 @@ from airflow_provider.spark.runner import (
     TaskOrder,
     TaskStopped,
 )
+from airflow_provider.spark.runners.attached_tasks.attached_attempt import NO_THREAD_S
 from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.spark.runners.threads import in_thread
 from airflow_provider.values.model import Epoch, TaskId
@@ -67,6 +69,7 @@ class Threads:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    LET_GO.clear()
     threads = Threads()
     monkeypatch.setattr(threading.Thread, "start", lambda thread: threads.start(thread))
     return threads
@@ -104,6 +107,22 @@ async def test_what_runs_is_stopped_as_soon_as_that_is_possible(threads: Threads
     await eventually(lambda: f"stop-{order().task}" in threads.started)
     LET_GO.set()
     await eventually(lambda: isinstance(events[-1], TaskStopped))
+    assert await runner.close() == frozenset()
+
+
+async def test_what_has_ended_is_stopped_no_more(threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
+    events: list[RunnerEvent] = []
+    runner = begins_at_once(LocalRunner(events.append, allowed=[__name__]))
+    await runner.start(order(waits=True))
+    await eventually(lambda: bool(events))
+    threads.limit = LIMITS[0]
+    await runner.stop(runner.running, "revoked", timeout_s=0.0)
+    LET_GO.set()
+    await eventually(lambda: isinstance(events[-1], TaskStopped))
+    caplog.clear()
+    await asyncio.sleep(2 * NO_THREAD_S)
+    assert not [each for each in caplog.messages if "can't be stopped yet" in each]
+    threads.limit = None
     assert await runner.close() == frozenset()
 
 
