@@ -13,7 +13,9 @@ import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 import pytest
 from begun import begins_at_once
@@ -35,13 +37,20 @@ def warn_beside() -> None:
     warnings.warn("the library of another task says this", ImportWarning, stacklevel=1)
 
 
+def log_beside() -> None:
+    logging.getLogger().error("said beside")
+
+
 CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "sockets": (lambda: socket.setdefaulttimeout(1e-4), check_sockets),
     "warnings": (lambda: warnings.simplefilter("error", ImportWarning), warn_beside),
     "stdout": (lambda: sys.stdout.close(), lambda: print("said beside")),
-    "stderr": (lambda: sys.stderr.close(), lambda: logging.getLogger().error("said beside")),
-    "detached stdout": (lambda: sys.stdout.detach(), lambda: print("said beside")),
-    "detached stderr": (lambda: sys.stderr.detach(), lambda: logging.getLogger().error("said beside")),
+    "stderr": (lambda: sys.stderr.close(), log_beside),
+    "detached stdout": (lambda: cast("TextIOWrapper", sys.stdout).detach(), lambda: print("said beside")),
+    "detached stderr": (
+        lambda: cast("TextIOWrapper", sys.stderr).detach(),
+        log_beside,
+    ),
     "no stdout": (lambda: delattr(sys, "stdout"), lambda: print("said beside")),
 }
 """What a task does, and what others can do nevertheless."""
