@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from simulation.world import SETTINGS, World
@@ -68,23 +68,29 @@ def test_a_free_slot_is_filled_although_an_even_spread_would_need_a_stop() -> No
     assert sorted(len(world.running(worker)) for worker in WORKERS[1:]) == [0, 1]
 
 
+def learners(workers: int, *more: Mapping[str, int]) -> World:
+    """A group in which tasks of s have state.
+
+    :param more: the numbers of tasks of jobs, configured one after the other
+    """
+    settings = replace(SETTINGS, protocol=ConnectProtocol.EXTENSIBLE)
+    world = World(3, slots=(SLOTS,), settings=settings, stateful=frozenset("s"))
+    for number in range(1, workers + 1):
+        world.start(f"w{number}")
+    for jobs in more:
+        wanted = {TaskId(job, index) for job, number in jobs.items() for index in range(number)}
+        world.configure(world.jobs.written | wanted)
+        world.run_until(lambda: world.settled)
+    return world
+
+
 def with_state(workers: int, tasks: Sequence[int]) -> World:
     """A group in which a task with state waits at w1, and one without has ended at the last worker.
 
     :param tasks: how many there were without state, and with
     """
-    world = World(
-        3,
-        slots=(SLOTS,),
-        settings=replace(SETTINGS, protocol=ConnectProtocol.EXTENSIBLE),
-        stateful=frozenset("s"),
-    )
-    for worker in WORKERS[:workers]:
-        world.start(worker)
-    for jobs in ("b", "bs"):
-        wanted = {TaskId(job, index) for job, number in zip(jobs, tasks, strict=False) for index in range(number)}
-        world.configure(wanted)
-        world.run_until(lambda: world.settled)
+    b, s = tasks
+    world = learners(workers, {"b": b}, {"s": s})
     (waits,) = world.processes["w1"].tasks.held - world.running("w1")
     assert waits.job == "s"
     (ends,) = (task for task in world.running(WORKERS[workers - 1]) if task.job == "b")
@@ -107,6 +113,20 @@ def test_a_task_with_state_waits_for_a_slot_if_it_would_be_one_too_many_elsewher
     world.run(10_000)
     assert world.settled, world.story()
     assert [len(world.running(worker)) for worker in WORKERS] == [SLOTS] * 3
+
+
+def test_a_free_slot_is_filled_with_a_task_with_state_that_waits_although_another_worker_has_as_many() -> None:
+    """Of s, w1 runs two tasks, w2 runs one and has one that waits, and the only one of w3 ends: w2 gives its own up."""
+    world = learners(4, {"s": 5}, {"b": 4}, {"s": 6})
+    runs = world.running("w1")
+    (waits,) = world.processes["w2"].tasks.held - world.running("w2")
+    assert [waits.job, *(task.job for task in runs)] == ["s"] * 3
+    (ends,) = (task for task in world.running("w3") if task.job == "s")
+    world.finish(ends)
+    world.run(10_000)
+    assert world.settled, world.story()
+    assert world.running("w1") == runs
+    assert waits in world.running("w3")
 
 
 def test_all_tasks_finish() -> None:

@@ -6,8 +6,9 @@ every round has the same result as there. The differences:
 
 1. **Stateful tasks are a kind of their own.** They are spread evenly over the workers that stay. The stateless ones are
    then spread so that both kinds together are even. A task that has not started has nothing to lose, so it moves as a
-   stateless one. Which workers have one stateful task more than others does not matter to their balance, so it is those
-   with the fewest stateless ones. In a round for a free slot, such a task moves if it has not started.
+   stateless one, and rather than one that has to be learned. Which workers have one stateful task more than others does
+   not matter to their balance, so it is those with the fewest stateless ones. In a round for a free slot, such a task
+   moves if it has not started.
 2. **A move begins with a lesson.** What is above a worker's share is not stopped. Its future worker learns it, while
    its owner keeps it running (module ``lessons``). Shares count each lesson as if the move was done, so one that is
    under way is no reason to begin another.

@@ -44,10 +44,16 @@ class Excess:
         """How many of the workers that are not above the share may have one more than that."""
         return max(0, self.extras - len(self.above))
 
-    def stops(self) -> Mapping[WorkerId, int]:
-        """How many each has to give up, as few as possible. Those with the most come first, ties go by name."""
+    def stops(self, waiting: Shares) -> Mapping[WorkerId, int]:
+        """How many each has to give up, as few as possible: all above the share, or all but one. Those come first that
+        have not started one more, so that nothing has to be learned for it. Ties go by name.
+
+        :param waiting: the tasks of each worker that have not started
+        """
         above = self.above
-        return limited(above, sum(above.values()) - min(self.extras, len(above)))
+        order = sorted(above, key=lambda worker: (len(waiting.get(worker, NO_TASKS)) < above[worker], worker))
+        keep_one_more = set(order[max(0, len(order) - self.extras) :])
+        return {worker: number - (worker in keep_one_more) for worker, number in above.items()}
 
     def idle(self, waiting: Shares) -> Shares:
         """What each worker gives up because it has not started: as many tasks as it has to give up, or all that wait.
@@ -56,7 +62,7 @@ class Excess:
         """
         return {
             worker: frozenset(choose(waiting[worker], number, {}))
-            for worker, number in self.stops().items()
+            for worker, number in self.stops(waiting).items()
             if number and waiting[worker]
         }
 
@@ -68,7 +74,7 @@ class Excess:
         :param beside: how many tasks without state each worker has
         :param places: the workers that may get one more task
         """
-        if any(self.stops().values()):
+        if any(self.stops(waiting).values()):
             return {}
         above = self.above
         totals = {worker: load + beside[worker] for worker, load in self.loads.items()}

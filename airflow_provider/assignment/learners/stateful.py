@@ -68,7 +68,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     stops: Mapping[WorkerId, int] = {}
     idle: Shares = {}
     if not settled.lost_work.waiting:
-        stops, idle = excess.stops(), excess.idle(waiting)
+        stops, idle = excess.stops(waiting), excess.idle(waiting)
         if round.stays and tasks:  # what waits moves, and nothing else
             idle = merged((idle, excess.misplaced(waiting, beside, shares)))
     left_alone = plus(round.pending, learned)

@@ -173,7 +173,7 @@ class _Staying:
         kinds = Kinds.by_number(known) if self._by_number else Kinds.of(known)
         stateless = {worker: minus(tasks, self._stateful) for worker, tasks in self._left.items()}
         stay = {worker: kinds.by_slots(tasks) & self._started for worker, tasks in stateless.items()}
-        even = self._excess.even(self._excess.stops())
+        even = self._excess.even(self._excess.stops(self._idle))
         fixed = {worker: even[worker] + kinds.load_of(tasks) for worker, tasks in stay.items()}
         kept = {worker: minus(tasks, stay[worker]) for worker, tasks in stateless.items()}
         return pools_of(known, Memory(), kinds, Draining(runs={}, waits={}), kept, {}, NO_TASKS, fixed)

@@ -188,6 +188,18 @@ def test_the_failure_of_a_worker_that_drains_counts() -> None:
     assert outcome.learning == {S2: NO_TASKS, S3: NO_TASKS, S4: tasks(1, 2)}
 
 
+def test_of_workers_with_one_too_many_the_one_gives_it_up_whose_task_has_not_started() -> None:
+    """Nothing has to be learned for that. S2 and S3 have two each, and one of them may keep both."""
+    group = group_of(4, S2=tasks(0, 1), S3=tasks(2, 3))
+    group.join("S4")
+    group.pending = tasks(3)
+    assert stopped(group.rebalance()) == tasks(3)
+    assert not group.lessons
+    assert group.rebalance().assigned[S4] == tasks(3)
+    assert not changed(group.rebalance())
+    assert not group.lessons
+
+
 def test_what_a_draining_worker_gets_back_is_in_nobodys_share() -> None:
     group = group_of(7, LearnedRule.AT_REBALANCE, S2=tasks(0, 1, 2), S3=tasks(3, 4, 5), S4=tasks(6))
     assert group.lessons == {TaskId("T", 0): S4}

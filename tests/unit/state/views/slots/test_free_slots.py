@@ -190,6 +190,14 @@ def test_learned_tasks_count_as_if_they_had_moved(learns: str, helped: bool, why
     assert bool(spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
 
 
+def test_a_free_slot_gets_a_task_with_state_that_waits_although_another_worker_has_as_many() -> None:
+    """w1 and w2 have two each, and w3 none: one of them is to give up one."""
+    group = Group({"w1": "r r", "w2": "r p", "w3": ""}, protocol=SubProtocol.EXTENSIBLE)
+    jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
+    said = {W1: WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2)}
+    assert spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)
+
+
 @pytest.mark.parametrize(("tasks", "helped"), [("r . p", False), ("r p p", True)], ids=["may start", "waits"])
 def test_a_task_that_is_about_to_start_is_not_taken_because_a_learned_one_waits(tasks: str, helped: bool) -> None:
     """Of w1, the second task would move to w3; the third one goes to w2, which learns it."""
