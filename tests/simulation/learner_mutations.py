@@ -238,6 +238,18 @@ LEARNER_MUTATIONS = (
         unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(
+        name="leaves a task behind those with state that nobody learns",
+        module="airflow_provider.state.views.slots.free_slots",
+        edits=((" or staying.lesson_makes_room()", ""),),
+        unit_test="tests/unit/state/views/slots/test_free_slots.py",
+    ),
+    Mutation(
+        name="has a running task learned although one that waits could move",
+        module="airflow_provider.assignment.learners.lessons",
+        edits=(("(len(waiting.get(worker, NO_TASKS)) < above[worker], worker)", "worker"),),
+        unit_test="tests/unit/state/views/slots/test_free_slots.py",
+    ),
+    Mutation(
         name="gives a task with state back to the worker that had no slot for it",
         module="airflow_provider.assignment.learners.stateful",
         edits=((", beside=beside\n", "\n"),),

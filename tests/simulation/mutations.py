@@ -425,7 +425,7 @@ MUTATIONS = (
     Mutation(
         name="leaves a slot free while tasks wait elsewhere",
         module="airflow_provider.state.views.slots.free_slots",
-        edits=((" if any(map(staying.surely_wait, staying.moves())) else None", " if False else None"),),
+        edits=(("FREE_SLOT if helps else None", "None"),),
         unit_test="tests/simulation/test_slots.py",
     ),
     # ---- the executor

@@ -129,6 +129,18 @@ def test_a_free_slot_is_filled_with_a_task_with_state_that_waits_although_anothe
     assert waits in world.running("w3")
 
 
+def test_a_task_that_waits_behind_tasks_with_state_starts_when_the_worker_with_a_free_slot_has_learned_one() -> None:
+    """w1 runs two tasks of s, and one of b waits there. When the only task of s of w2 has ended, w2 is to have one."""
+    world = learners(4, {"s": 5}, {"b": 4})
+    (waits,) = world.processes["w1"].tasks.held - world.running("w1")
+    assert waits.job == "b"
+    (ends,) = (task for task in world.running("w2") if task.job == "s")
+    world.finish(ends)
+    world.run(30_000)
+    assert world.settled, world.story()
+    assert waits in world.running("w1")
+
+
 def test_all_tasks_finish() -> None:
     world = crowded()
     while world.configured:

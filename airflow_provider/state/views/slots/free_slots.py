@@ -50,7 +50,8 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
 
     What it would move, and where to, is asked of the assignor itself. Slots are in the workers' own records.
     Tasks with state are counted as the assignor counts them, as if they were already spread: a round for tasks that are
-    still being learned would change nothing.
+    still being learned would change nothing. If nobody learns one yet, a round in which a lesson begins helps what
+    waits behind its task.
 
     There is no reason while another round follows anyway (tasks are being revoked, or a delay is running): its result
     is not known yet, and a round right after one that revoked moves nothing.
@@ -76,7 +77,8 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     left = split(left, weights, kept=unfinished)
     theirs = unfinished - of_draining
     staying = _Staying(record, jobs, status, left, unfinished, theirs, wall_ms=wall_ms, pinned=pinned)
-    return FREE_SLOT if any(map(staying.surely_wait, staying.moves())) else None
+    helps = any(map(staying.surely_wait, staying.moves())) or staying.lesson_makes_room()
+    return FREE_SLOT if helps else None
 
 
 def other_slots(status: StatusSnapshot) -> str | None:
@@ -115,6 +117,7 @@ class _Staying:
         wall_ms: int,
         pinned: Tasks,
     ) -> None:
+        self._record = record
         self._jobs = jobs
         self._status = status
         self._left = left
@@ -152,6 +155,24 @@ class _Staying:
             taken = pool.relieve({})
             if not self._free.isdisjoint(pool.place(NO_TASKS.union(*taken.values()))):
                 yield taken
+
+    def lesson_makes_room(self) -> bool:
+        """Whether a worker with a free slot would begin to learn a task of a worker on which others surely wait. Not
+        while something is learned, as each end of a lesson makes a round. Nor if a lesson has failed, or somebody is to
+        leave soon: then a round might begin none.
+        """
+        record, excess = self._record, self._excess
+        if not (record.learns and self._stateful and self._free) or record.leaving_soon:
+            return False
+        if any(record.learning.values()) or any(record.given_up.values()):
+            return False
+        learner = min(excess.loads, key=lambda worker: (excess.loads[worker], worker))
+        behind = {
+            worker: minus(self._left[worker], self._started)
+            for worker, number in excess.stops(self._idle).items()
+            if number > len(self._idle[worker])
+        }
+        return learner in self._free and any(self.surely_wait({worker: tasks}) for worker, tasks in behind.items())
 
     def surely_wait(self, taken: Shares) -> bool:
         """Whether there are such tasks, and all of them certainly wait where they are."""

@@ -12,7 +12,9 @@ from led_group import EPOCH, Group, record_after
 
 from airflow_provider.assignment.model import Memory
 from airflow_provider.state.records import PlanRecord, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.free_slots import spare_capacity
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.group_protocol.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.values.model import (
     NO_TASKS,
@@ -227,6 +229,37 @@ def test_a_task_with_state_moves_if_it_waits_behind_one_without(
     workers: dict[str, str], slots: int, helped: bool, why: str
 ) -> None:
     """The tasks of job a have state; w1 also runs a task without."""
+    jobs, status = with_state_but(TaskState.RUNNING, workers, slots=slots)
+    assert bool(spare_capacity(jobs, status, wall_ms=0)) is helped, why
+
+
+@pytest.mark.parametrize(
+    ("state", "record", "helped", "why"),
+    [
+        (TaskState.PENDING, {}, True, "w2 learns one that w1 runs: then the one without state can start"),
+        (TaskState.RUNNING, {}, False, "nothing waits"),
+        (TaskState.PENDING, {"learning": {W2: frozenset({A0})}, "learned": {W1: frozenset({A0})}}, False, "it does"),
+        (TaskState.PENDING, {"given_up": {W2: frozenset({A0})}}, False, "it can't"),
+        (TaskState.PENDING, {"leaving_soon": frozenset({W2})}, False, "it leaves"),
+    ],
+)
+def test_a_task_behind_tasks_with_state_gets_room_by_a_lesson(
+    state: TaskState, record: dict[str, Any], helped: bool, why: str
+) -> None:
+    """Counted as if those with state were spread already, it is where it should be."""
+    slots = 3 if state is TaskState.RUNNING else 2
+    jobs, status = with_state_but(state, {"w1": "r r", "w2": ""}, slots=slots, **record)
+    assert bool(spare_capacity(jobs, status, wall_ms=0)) is helped, why
+
+
+def with_state_but(
+    state: TaskState, workers: dict[str, str], *, slots: int, **record: Any
+) -> tuple[JobsSnapshot, StatusSnapshot]:
+    """A group whose tasks have state, but for one more of w1.
+
+    :param state: of that one
+    :param record: what else the last round has decided
+    """
     group = Group(workers, protocol=SubProtocol.EXTENSIBLE)
     beside = Group({"w1": "r"})
     job = replace(beside.job, name="b")
@@ -239,11 +272,11 @@ def test_a_task_with_state_moves_if_it_waits_behind_one_without(
     owned = {**group.record.assignment, W1: group.record.owned_by(W1) | {B0}}
     status = replace(
         group.status,
-        group=replace(group.record, assignment=owned),
-        tasks={**group.status.tasks, B0: replace(beside.status.tasks[A0], task=B0)},
+        group=replace(group.record, assignment=owned, **record),
+        tasks={**group.status.tasks, B0: replace(beside.status.tasks[A0], task=B0, state=state)},
         workers={name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in owned},
     )
-    assert bool(spare_capacity(jobs, status, wall_ms=0)) is helped, why
+    return jobs, status
 
 
 @pytest.mark.parametrize("state", [False, True])
