@@ -55,10 +55,11 @@ def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Load
             wants[worker] += size * number
         for worker, tasks in kept.items():
             loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
+    short = 0 < sum(capacity.values()) < total
     now: tuple[Loads, Loads] = loads, wants
     pools: dict[int, Pool] = {}
     for of_size in sorted(sizes, key=lambda of_size: -of_size.size):
-        pool = pools[of_size.size] = _SizePool(of_size, may_have, capacity, waits[of_size.size], *now)
+        pool = pools[of_size.size] = _SizePool(of_size, may_have, capacity, waits[of_size.size], *now, short=short)
         now = pool.then()
     return [pools[of_size.size] for of_size in sizes]
 
@@ -67,18 +68,28 @@ class _SizePool(Pool):
     """The tasks of one size, when the larger ones have their places.
 
     :param capacity: the slots of each member
+    :param short: whether all tasks take more slots than all members have
     :param waits: how many tasks of this size members have not started, without members that have started all
     :param loads: how many slots the tasks of all sizes take, those included that members are to get back
     :param wants: how many slots the tasks of all sizes want that cannot start, or have not
     """
 
-    __slots__ = ("_capacity", "_kept", "_now", "_unplaced", "_waits", "_wants")
+    __slots__ = ("_capacity", "_kept", "_now", "_short", "_unplaced", "_waits", "_wants")
 
     def __init__(
-        self, of_size: OfSize, may_have: Portions, capacity: Loads, waits: Loads, loads: Loads, wants: Loads
+        self,
+        of_size: OfSize,
+        may_have: Portions,
+        capacity: Loads,
+        waits: Loads,
+        loads: Loads,
+        wants: Loads,
+        *,
+        short: bool,
     ) -> None:
         size, self._kept, own, self._unplaced = of_size
         self._capacity, self._now, self._waits, self._wants = capacity, loads, waits, wants
+        self._short = short
         others = {
             worker: loads[worker] - size * (len(tasks) + len(own.get(worker, NO_TASKS)))
             for worker, tasks in self._kept.items()
@@ -114,11 +125,12 @@ class _SizePool(Pool):
         return {worker: max(starts.get(worker, 0), balance.get(worker, 0)) for worker in (*starts, *balance)}
 
     def _steps(self, worker: WorkerId, above: int) -> int:
-        """How many tasks are whole steps of balance. Those that run are only if what waits there is not enough."""
-        load, waits = self._now[worker], self._waits.get(worker, 0)
-        cannot_start = max(self._wants[worker], load - (self._capacity[worker] or load))
-        runs = min(len(self._kept[worker]) - waits, max(0, above - cannot_start) // self.size)
-        return min(waits, above // self.size) + runs
+        """How many tasks are whole steps of balance. Those that run are only if what waits there is not enough, and if
+        there are slots for all: a worker that lacks some of its share need not have them free otherwise.
+        """
+        waits = self._waits.get(worker, 0)
+        runs = min(len(self._kept[worker]) - waits, max(0, above - self._wants[worker]) // self.size)
+        return min(waits, above // self.size) + (0 if self._short else runs)
 
     def _lacking(self) -> int:
         """How many more of these tasks fit into the shares."""

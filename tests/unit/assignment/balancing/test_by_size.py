@@ -23,6 +23,7 @@ def streams(job: str, number: int) -> Tasks:
 
 
 ONES, TWOS, FOUR = streams("one", 4), streams("two", 3), streams("four", 1)
+THREE = frozenset(sorted(ONES)[:3])
 LARGE = {**dict.fromkeys(TWOS, 2), **dict.fromkeys(FOUR, 4)}
 
 
@@ -95,6 +96,17 @@ def test_one_that_runs_is_not_stopped_because_others_wait_behind_it() -> None:
         waiting,
     )
     assert [pool.stops for pool in pools] == [0, 1], "what waits moves, and then nothing has to stop"
+
+
+@pytest.mark.parametrize(
+    ("others", "stops"),
+    [(NO_TASKS, THREE), (frozenset(sorted(TWOS)[:2]), NO_TASKS)],
+    ids=["slots for all", "too few"],
+)
+def test_those_beside_one_that_has_fewer_than_it_wants_move_at_once_if_they_start_elsewhere(
+    others: Tasks, stops: Tasks
+) -> None:
+    assert one_round({A: THREE | FOUR, B: others}, {A: 4, B: 4}).revoked == {A: stops, B: NO_TASKS}
 
 
 def test_streams_of_the_same_size_count_as_ones_on_as_many_places() -> None:
