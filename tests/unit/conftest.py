@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 @pytest.fixture(autouse=True)
 def _strict_stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     be_strict(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_nobody() -> Iterator[None]:
+    """A test that makes threads those of tasks (``isolation/thread_owners.py``) undoes that for the others."""
+    yield
+    assert threading.Thread.start.__module__ == threading.__name__, "threads still belong to the tasks of this test"
 
 
 @pytest.fixture(scope="module")

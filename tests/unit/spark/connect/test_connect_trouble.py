@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -31,6 +31,7 @@ from airflow_provider.spark.connect.trouble import (
     trouble_of,
 )
 from airflow_provider.spark.local.errors import SparkFullError, SparkGoneError, SparkStartError
+from airflow_provider.spark.local.isolation.thread_owners import uninstall
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runners.connect_session import ConnectSession
 
@@ -142,6 +143,12 @@ class Answers:
 
     def hang_up(self, _session: Any) -> None:
         self.hung_up += 1
+
+
+@pytest.fixture(autouse=True)
+def _no_client_any_more() -> Iterator[None]:
+    yield
+    uninstall()
 
 
 @pytest.fixture
