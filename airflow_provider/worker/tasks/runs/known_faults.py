@@ -24,17 +24,18 @@ class InARow:
     """How often in a row the same has happened to a task of this worker. Its next worker begins anew."""
 
     def __init__(self) -> None:
-        self._met: dict[TaskId, tuple[int, int]] = {}
-        """How often, and until when this counts."""
+        self._met: dict[TaskId, tuple[int, int, int]] = {}
+        """How often, until when this counts, and after which batch."""
 
-    def again(self, task: TaskId, now_ms: int, *, counts_ms: int) -> int:
-        """It has happened once more, and counts for this time.
+    def again(self, task: TaskId, now_ms: int, *, counts_ms: int, after_batch: int = -1) -> int:
+        """It has happened once more, and counts for this time, or until the task's stream has moved on.
 
         :returns: how often in a row
         """
         self._met = {each: met for each, met in self._met.items() if now_ms < met[1]}
-        times = self._met.get(task, (0, 0))[0] + 1
-        self._met[task] = times, now_ms + counts_ms
+        times, _, batch = self._met.get(task, (0, 0, after_batch))
+        times = 1 if after_batch > batch else times + 1
+        self._met[task] = times, now_ms + counts_ms, after_batch
         return times
 
     def forget(self, task: TaskId) -> None:
@@ -50,7 +51,8 @@ class KnownFaults:
     def pause_ms(self, run: TaskRun, now_ms: int) -> int | None:
         """The pause after one more fault; None: there were so many that the task is to blame after all."""
         counts_ms = IN_A_ROW_MS if run.kind is TaskKind.STREAMING else _FOR_LONG_MS
-        times = self._met.again(run.task, now_ms, counts_ms=counts_ms)
+        batch = -1 if run.last_batch is None else run.last_batch
+        times = self._met.again(run.task, now_ms, counts_ms=counts_ms, after_batch=batch)
         if times > _MOST:
             self._met.forget(run.task)
             return None

@@ -216,7 +216,7 @@ class TaskRun(Counted):
             died_alone=0,
             conflicts=0,
             conflict_since_ms=None,
-            ended_after_batch=self._last_batch,
+            ended_after_batch=self.last_batch,
             error=error,
         )
 
@@ -228,7 +228,7 @@ class TaskRun(Counted):
             died_alone=0,
             conflicts=self.conflicts + 1,
             conflict_since_ms=since_ms,
-            ended_after_batch=self._last_batch,
+            ended_after_batch=self.last_batch,
         )
 
     def in_conflict_ms(self, wall_ms: int) -> int:
@@ -243,7 +243,8 @@ class TaskRun(Counted):
         return 0 if self.began_ms is None else now_ms - self.began_ms
 
     @property
-    def _last_batch(self) -> int | None:
+    def last_batch(self) -> int | None:
+        """The last batch of a stream that is known to be committed; None: unknown."""
         return self.progress.batch if isinstance(self.progress, StreamProgress) else self.ended_after_batch
 
     def failed_at(self, worker: WorkerId, error: TaskFailure) -> TaskRun:

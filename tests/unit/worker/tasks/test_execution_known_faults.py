@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from execution_script import A0, A1, Script, words, written
 
-from airflow_provider.spark.runner import SparkFaltered
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
+from airflow_provider.spark.runner import SparkFaltered, TaskProgressed
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.worker.tasks.commands import ArmTimer, Command, TellOfTask
@@ -90,6 +91,26 @@ def test_a_streams_faults_that_are_far_apart_never_add_up() -> None:
         script.wait(1_000)
         script.begin(A0)
         script.wait(600_000)
+
+
+def test_a_stream_that_moves_on_is_not_to_blame_however_often_it_meets_one() -> None:
+    """As one whose worker is killed every minute: each time it repeats a batch, and meets the same fault."""
+    script = Script(retries=0, kind=TaskKind.STREAMING).running(A0)
+    for number in range(30):
+        script.feed(TaskProgressed, task=A0, progress=QueryProgress(batch=number, rows_per_second=1.0))
+        for _ in range(2):
+            assert written(faltered(script), TaskState.PENDING).failures == 0
+            script.wait(2_000)
+            script.begin(A0)
+
+
+def test_a_stream_that_meets_it_at_the_same_batch_again_and_again_is_to_blame() -> None:
+    script = Script(retries=0, kind=TaskKind.STREAMING).running(A0)
+    script.feed(TaskProgressed, task=A0, progress=QueryProgress(batch=7, rows_per_second=1.0))
+    falters(script, 10)
+    script.wait(60_000)
+    script.begin(A0)
+    assert written(faltered(script), TaskState.FAILED).failures == 1
 
 
 def full(script: Script, task: TaskId = A0) -> list[Command]:
