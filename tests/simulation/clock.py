@@ -55,6 +55,12 @@ class Clock:
         self.now = max(self.now, until)
         return False
 
+    def run(self, ms: int, until: Callable[[], bool] = lambda: False) -> None:
+        """Let this time go by, or less, if the condition holds before."""
+        end = self.now + ms
+        while not until() and self.step(until=end):
+            pass
+
 
 class LocalClock:
     """A process's monotonic clock: it starts anywhere and runs a little faster or slower than the world's.

@@ -6,15 +6,13 @@ The machines of several workers, and the real view of the status topic, in virtu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from typing import Any
 
 import pytest
 from runner_events import event_of
+from simulation.clock import Clock
 
 from airflow_provider.spark import runner
 from airflow_provider.state.records import (
@@ -59,7 +57,7 @@ class Way(Enum):
         self.detached = detached
 
 
-class Server:
+class Server(Clock):
     """The server, the workers that share it, and their topics.
 
     :param culprits: by task, how long after its code was called it ends the server
@@ -81,7 +79,7 @@ class Server:
         away_ms: int = 0,
         late_ms: int = 0,
     ) -> None:
-        self.now = 0
+        super().__init__()
         self.deaths = 0
         self.failed: set[TaskId] = set()
         self.culprits = culprits
@@ -92,8 +90,6 @@ class Server:
         self.back_at = 0
         self._ended: set[tuple[TaskId, int]] = set()
         self.tasks = [TaskId("a", index) for index in range(tasks)]
-        self._due: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = count()
         self._view = StatusView(clock=lambda: WALL_MS + self.now)
         self._will_read = False
         job = JobDefinition(name="a", entry_point="m:f", max_tasks=tasks, kind=way.kind, retries=0)
@@ -109,19 +105,6 @@ class Server:
             max_spark_deaths=MAX_DEATHS, mask=str, server=SERVER,
         )  # fmt: skip
         return Execution(settings, self.jobs, self._view.snapshot(), now_ms=0)
-
-    # ---- time
-
-    def after(self, ms: int, do: Callable[[], None]) -> None:
-        heappush(self._due, (self.now + ms, next(self._numbers), do))
-
-    def run(self, ms: int, until: Callable[[], bool] = lambda: False) -> None:
-        end = self.now + ms
-        while self._due and self._due[0][0] <= end and not until():
-            self.now, _, do = heappop(self._due)
-            do()
-        if not until():
-            self.now = end
 
     # ---- the workers
 

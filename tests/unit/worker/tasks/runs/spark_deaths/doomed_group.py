@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
 from execution_settings import execution_settings
 from runner_events import event_of
+from simulation.clock import Clock
 
 from airflow_provider.spark.runner import SparkEnded, SparkLost, TaskStarted, TaskStopped, WarmUpLost
 from airflow_provider.state.records import (
@@ -60,7 +60,7 @@ class Process:
         self.alive = True
 
 
-class Doomed:
+class Doomed(Clock):
     """The group, and its topics.
 
     :param culprits: by task, from when to when after the start of its code it ends what it ends
@@ -84,7 +84,7 @@ class Doomed:
         hangs_ms: Mapping[TaskId, int] | None = None,
         warm_ups: Mapping[TaskId, int] | None = None,
     ) -> None:
-        self.now = 0
+        super().__init__()
         self.deaths = 0
         self.failed: set[TaskId] = set()
         self.culprits = dict(culprits)
@@ -93,7 +93,6 @@ class Doomed:
         self.slots = slots or tasks
         self.stops_ms, self.hangs_ms, self.warm_ups = stops_ms or {}, hangs_ms or {}, warm_ups or {}
         self.tasks = [TaskId("a", index) for index in range(tasks)]
-        self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count(1)
         self._epochs = count(1)
         self._view = StatusView(clock=lambda: WALL_MS + self.now)
@@ -107,19 +106,6 @@ class Doomed:
             self._start(WorkerId(f"w{number}"))
         for number, process in enumerate(list(self.processes.values())):
             self._give(process, frozenset(self.tasks[number::workers]))
-
-    # ---- time
-
-    def after(self, ms: int, do: Callable[[], None]) -> None:
-        heappush(self._due, (self.now + ms, next(self._numbers), do))
-
-    def run(self, ms: int, until: Callable[[], bool] = lambda: False) -> None:
-        end = self.now + ms
-        while self._due and self._due[0][0] <= end and not until():
-            self.now, _, do = heappop(self._due)
-            do()
-        if not until():
-            self.now = end
 
     # ---- processes
 
