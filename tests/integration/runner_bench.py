@@ -90,12 +90,9 @@ def counting(rows: int, index: int = 0) -> TaskOrder:
     return order_of(BENCH, "count_rows", index, rows=rows)
 
 
-@spark_job
-def hold_a_core(spark: SparkSession, task: TaskContext) -> object:
-    """A Spark job that lasts until its file is removed."""
+def holding_udf(started: str, held: str) -> Any:
+    """A function of Spark that makes one file when it starts, and lasts until the other one is removed."""
     from pyspark.sql.functions import udf
-
-    started, held = task.config["started"], task.config["held"]
 
     @udf("long")
     def hold(value):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
@@ -104,6 +101,13 @@ def hold_a_core(spark: SparkSession, task: TaskContext) -> object:
             time.sleep(0.01)
         return value
 
+    return hold
+
+
+@spark_job
+def hold_a_core(spark: SparkSession, task: TaskContext) -> object:
+    """A Spark job that lasts until its file is removed."""
+    hold = holding_udf(task.config["started"], task.config["held"])
     return spark.range(1).select(hold("id")).collect()[0][0]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from runner_bench import SEEN, SIGNALS, Events, holding, let_go, order_of
+from runner_bench import SEEN, SIGNALS, Events, holding, holding_udf, let_go, order_of
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.job import TaskContext, spark_job
@@ -161,17 +161,7 @@ async def test_what_two_tasks_have_cached_ends_with_the_first_and_is_read_again(
 
 @spark_job
 def work_beside(spark: SparkSession, task: TaskContext) -> object:
-    from pyspark.sql.functions import udf
-
-    started, held = task.config["started"], task.config["held"]
-
-    @udf("long")
-    def hold(value):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
-        Path(started).touch()
-        while Path(held).exists():
-            time.sleep(0.01)
-        return value
-
+    hold = holding_udf(task.config["started"], task.config["held"])
     query = spark.readStream.format("rate").load().writeStream.format("noop").start()
     spark.sparkContext.setJobGroup("same", "of two tasks", interruptOnCancel=True)
     spark.sparkContext.addJobTag("same")

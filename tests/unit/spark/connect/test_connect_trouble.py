@@ -16,13 +16,13 @@ import grpc
 import pytest
 from pyspark.errors import AnalysisException, PySparkAttributeError
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from sessions_on import session_on
 
 from airflow_provider.spark.attempts.failures import is_retryable
 from airflow_provider.spark.connect import client, connection
 from airflow_provider.spark.connect.client import RemoteMode
 from airflow_provider.spark.connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.shipping import Parcels
 from airflow_provider.spark.connect.trouble import (
     SessionRefusedError,
     Trouble,
@@ -33,7 +33,6 @@ from airflow_provider.spark.connect.trouble import (
 from airflow_provider.spark.local.errors import SparkFullError, SparkGoneError, SparkStartError
 from airflow_provider.spark.local.isolation.thread_owners import uninstall
 from airflow_provider.spark.local.sight import Sight
-from airflow_provider.spark.runners.connect_session import ConnectSession
 
 SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
 
@@ -315,20 +314,6 @@ def test_a_start_during_the_close_opens_no_connection(answers: Answers) -> None:
     assert answers.hung_up == len(answers.opened) == 1
 
 
-def session_on(server: ConnectedServer) -> ConnectSession:
-    session = ConnectSession(
-        ServerConnection(SETTINGS, "w"),
-        SETTINGS,
-        Parcels(),
-        name="a:0",
-        session_id="s",
-        check_owner=lambda: None,
-        tell_every_s=1,
-    )
-    session.spark = server
-    return session
-
-
 def test_a_session_that_was_not_used_can_be_closed_while_another_thread_imports_pyspark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -336,7 +321,7 @@ def test_a_session_that_was_not_used_can_be_closed_while_another_thread_imports_
     imported_in_part = ModuleType("pyspark.sql.connect.session")
     monkeypatch.setitem(sys.modules, imported_in_part.__name__, imported_in_part)
     server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
-    session = session_on(server)
+    session = session_on(server, SETTINGS)
     session.close()
     assert not session.left_open
 
@@ -370,7 +355,7 @@ def test_the_error_of_a_task_is_explained_and_retried_if_that_may_help(
     answers: Answers, error: Exception, kind: type[Exception], said: str, again: bool
 ) -> None:
     server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
-    plain = session_on(server).explain(error)
+    plain = session_on(server, SETTINGS).explain(error)
     assert type(plain) is kind
     assert re.search(said, str(plain))
     assert is_retryable(plain) is again
@@ -429,7 +414,7 @@ def test_a_worker_with_a_refused_setting_says_so_and_runs_nothing(
 def test_a_closed_session_means_the_end_of_a_server_that_knows_no_session(answers: Answers) -> None:
     server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
     answers.answer = of_client("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND]")
-    plain = session_on(server).explain(answers.answer)
+    plain = session_on(server, SETTINGS).explain(answers.answer)
     assert isinstance(plain, SparkGoneError)
     assert not server.alive
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import grpc
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from sessions_on import session_on
 
 from airflow_provider.spark.attempts.blame import NobodyToBlame, TaskToBlame, blame
 from airflow_provider.spark.attempts.failures import nothing_secret
-from airflow_provider.spark.connect.connection import ConnectedServer, ServerConnection
+from airflow_provider.spark.connect.connection import ConnectedServer
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.connect.shipping import Parcels
 from airflow_provider.spark.runners.connect_session import ConnectSession
 
 SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
@@ -21,17 +21,7 @@ def exhausted(message: str) -> Exception:
 
 
 def session() -> ConnectSession:
-    session = ConnectSession(
-        ServerConnection(SETTINGS, "w"),
-        SETTINGS,
-        Parcels(),
-        name="a:0",
-        session_id="s",
-        check_owner=lambda: None,
-        tell_every_s=1,
-    )
-    session.spark = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
-    return session
+    return session_on(ConnectedServer(1, SETTINGS, None), SETTINGS)  # type: ignore[arg-type]  # it asks no session
 
 
 def test_before_the_task_has_a_session_nobody_is_and_it_may_take_long() -> None:
