@@ -44,12 +44,16 @@ def on_progressed(x: Execution, task: TaskId, event: TaskProgressed) -> None:
     run = x.runs[task]
     stalled = run.liveness.stalled_since_ms is not None
     if isinstance(event.progress, QueryMoves):
-        moved = x.keep(replaced(run, liveness=run.liveness.moved(x.now)))
+        moved = x.keep(replaced(run, liveness=run.liveness.moved(x.now), progress=_progress_now(x, run)))
         if stalled:
             _say_that_it_moves_again(x, moved)
+        elif moved.progress is not run.progress:
+            x.do(WriteProgress(status=moved.status(TaskState.RUNNING, x.settings.worker)))
         return
     before, progress = run.progress, _in_record(event.progress, at_ms=x.wall)
     if isinstance(progress, StreamProgress):
+        if progress.is_same(before):  # a new watch has looked for the first time, and nothing has ended since
+            return
         x.evidence.went_well()
         run = run.goes_well_at(x.settings.worker)
         run = replaced(run, liveness=run.liveness.moved(x.now, progress.batch_ms))
@@ -60,6 +64,17 @@ def on_progressed(x: Execution, task: TaskId, event: TaskProgressed) -> None:
         x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
     if not (isinstance(progress, StreamProgress) and progress.says_as(before)):
         x.do(Inform(message=f"task {run.label}: {progress.in_words()}"))
+
+
+def _progress_now(x: Execution, run: TaskRun) -> StreamProgress | SparkWork | None:
+    """Its progress when it moves without a new batch. The record of a query that others may watch next says so before
+    they would take the time between two batches for a long batch.
+    """
+    if not (run.detached and isinstance(run.progress, StreamProgress)):
+        return run.progress
+    patience_ms = run.liveness.patience_ms(run.work.definition.stall_after_ms)
+    is_old = 2 * (x.wall - run.progress.at_ms) >= patience_ms
+    return replaced(run.progress, at_ms=x.wall) if is_old else run.progress
 
 
 def _in_record(progress: QueryProgress | JobCounts, *, at_ms: int) -> StreamProgress | SparkWork:

@@ -219,9 +219,9 @@ class QueryPolling:
         return None
 
     def _look(self, watched: Watched, progress: QueryProgress | None, *, in_batch: bool) -> None:
-        news = watched.looks.next(progress, in_batch=in_batch)
-        if news is not None and not watched.gone:
-            watched.listener.tell(QueryProgressed(watched.handle, news))
+        for news in watched.looks.next(progress, in_batch=in_batch):
+            if not watched.gone:
+                watched.listener.tell(QueryProgressed(watched.handle, news))
 
     def _answered(self) -> None:
         self._answered_at = _now()

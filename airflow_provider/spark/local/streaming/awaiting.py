@@ -31,8 +31,9 @@ class Looks:
         self._asked_at_ms: int | None = None
         self._since = 0
 
-    def next(self, progress: QueryProgress | None, *, in_batch: bool) -> QueryProgress | QueryMoves | None:
-        """What to tell after the next look.
+    def next(self, progress: QueryProgress | None, *, in_batch: bool) -> tuple[QueryProgress | QueryMoves, ...]:
+        """What to tell after the next look. Whoever hears of the first batch may already know it from an earlier watch,
+        so the first look also tells whether the query moves.
 
         :param progress: its last batch; None: there has been none
         :param in_batch: whether it is in a batch now
@@ -42,9 +43,10 @@ class Looks:
         if progress is not None:
             self._asked_at_ms = progress.asked_at_ms
             if progress != self._told or (asks_again and self._since >= self._again_after):
+                moves = (QueryMoves(),) if self._told is None and not in_batch else ()
                 self._told, self._since = progress, 0
-                return progress
-        return QueryMoves() if asks_again or not in_batch else None
+                return *moves, progress
+        return (QueryMoves(),) if asks_again or not in_batch else ()
 
 
 def await_termination(
@@ -61,8 +63,8 @@ def await_termination(
 
     def look(*, in_batch: bool) -> None:
         said = query.lastProgress
-        news = looks.next(None if said is None else QueryProgress.of(_as_spark_wrote_it(said)), in_batch=in_batch)
-        if news is not None:
+        progress = None if said is None else QueryProgress.of(_as_spark_wrote_it(said))
+        for news in looks.next(progress, in_batch=in_batch):
             tell(news)
 
     try:

@@ -23,7 +23,7 @@ class StreamProgress:
 
     :param batch: the number of the batch
     :param rows_per_second: how many rows of the batch were processed per second
-    :param at_ms: when this was reported (wall clock, milliseconds since 1970)
+    :param at_ms: when this was reported, or that the stream has moved since (wall clock, milliseconds since 1970)
     :param rows: how many rows the batch had
     :param rows_per_second_in: how many rows per second came in since the batch before
     :param batch_ms: how long the batch took, in milliseconds
@@ -64,6 +64,10 @@ class StreamProgress:
         if not isinstance(before, StreamProgress):
             return False
         return replace(self, at_ms=before.at_ms, asked_at_ms=before.asked_at_ms) == before
+
+    def is_same(self, before: object) -> bool:
+        """Whether it is about the same batch, so that the stream has not moved in between."""
+        return isinstance(before, StreamProgress) and self.asked_at_ms == before.asked_at_ms and self.says_as(before)
 
     def in_words(self) -> str:
         """For a log. How far it was behind is never said without its time: much may have come since."""

@@ -269,6 +269,11 @@ class TaskStatus(Counted):
         return max(self.started_at_ms or 0, self.finished_at_ms or 0, self.progress.at_ms if self.progress else 0)
 
     @property
+    def moved_ms(self) -> int | None:
+        """When its stream is known to have moved (wall clock, milliseconds since 1970); None: it has not begun."""
+        return self.started_at_ms if self.progress is None else self.progress.at_ms
+
+    @property
     def took_ms(self) -> int | None:
         """How long the attempt took; None if it has not ended, or this is unknown."""
         if self.started_at_ms is None or self.finished_at_ms is None or self.state.may_run:

@@ -65,6 +65,7 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
     :param attempt: its number from now on
     """
     ran_ms = max(0, wall_ms - last.started_at_ms) if last.started_at_ms is not None else 0
+    moved_ms = last.moved_ms
     asked_since = run.read_to if last.read_to is None else min(run.read_to, last.read_to)
     return replaced(
         run,
@@ -77,7 +78,11 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
         handle=last.handle,
         detached=True,
         progress=last.progress,
-        liveness=replaced(run.liveness, stalled_since_ms=last.stalled_since_ms),
+        liveness=replaced(
+            run.liveness,
+            moved_ms=None if moved_ms is None else now_ms - max(0, wall_ms - moved_ms),
+            stalled_since_ms=last.stalled_since_ms,
+        ),
         error=None if last.state is TaskState.PENDING else run.error,
         not_before_ms=0,
         retry_at_ms=None,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from execution_script import OTHER, Script, words, written
 from executor_bench import A0, ME, Bench, bench
 from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.runner import QueryAdopted, QueryStarted, TaskProgressed
 from airflow_provider.state.metrics.course import Course
 from airflow_provider.state.metrics.declared import STALLED
 from airflow_provider.state.metrics.gauges import gauges
@@ -34,7 +37,7 @@ from airflow_provider.ui.views.tasks import found_tasks
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.hands.told_together import TELL_AFTER_MS
 from airflow_provider.worker.tasks.runs.last_record import first_run, taken_over
-from airflow_provider.worker.tasks.runs.liveness import LEAST_PATIENCE_MS, Liveness
+from airflow_provider.worker.tasks.runs.liveness import FIRST_LOOK_MS, LEAST_PATIENCE_MS, Liveness
 
 MINUTE_MS = 60_000
 
@@ -79,6 +82,88 @@ def test_whoever_has_it_next_knows_how_long_its_batches_took_and_that_it_is_stal
     run = first_run(work, Epoch(2), worker_of, now_ms=0, wall_ms=0)
     assert run.liveness == Liveness(longest_ms=7 * MINUTE_MS)
     assert taken_over(run, worker_of, attempt=1, now_ms=0, wall_ms=0).liveness.stalled_since_ms == 5
+
+
+# ---- under another watcher
+
+HANDLE = {"session_id": "s", "query": "q"}
+BATCH_7 = QueryProgress(batch=7, rows_per_second=12.5, batch_ms=2_000, asked_at_ms=5)
+
+
+def watched_since(script: Script, last: TaskStatus) -> Script:
+    """Another worker of the group watches the query from now on; nobody has told it to stop."""
+    script.say(replace(last, worker=OTHER))
+    script.revoke(A0)
+    script.give(A0, epoch=last.epoch + 1)
+    script.feed(QueryAdopted, task=A0, handle=HANDLE)
+    return script
+
+
+def running_there(**definition: Any) -> Script:
+    """A query that has just ended batch 7, and is watched here."""
+    script = Script(kind=TaskKind.STREAMING, **{"stall_after_ms": 120_000, **definition})
+    script.runs_there(A0, handle=HANDLE)
+    watched_since(script, script.status.tasks[A0])
+    script.feed(TaskProgressed, task=A0, progress=BATCH_7)
+    return script
+
+
+def record(script: Script) -> TaskStatus:
+    return script.execution.runs[A0].status(TaskState.RUNNING, ME)
+
+
+def test_a_stream_stalls_though_its_watchers_change_again_and_again() -> None:
+    script = running_there()
+    ended_ms = script.now + script.wall_ahead
+    for _ in range(2):
+        script.wait(50_000)
+        watched_since(script, record(script))
+        script.feed(TaskProgressed, task=A0, progress=BATCH_7)
+        assert record(script).stalled_since_ms is None
+    stalled = written(script.wait(FIRST_LOOK_MS), TaskState.RUNNING)
+    assert stalled.stalled_since_ms == ended_ms
+    watched_since(script, stalled)
+    assert words(script.feed(TaskProgressed, task=A0, progress=BATCH_7)) == [], "it has not moved: it is looked at"
+    assert record(script).stalled_since_ms == ended_ms
+    later = replace(BATCH_7, batch=8, asked_at_ms=6)
+    assert written(script.feed(TaskProgressed, task=A0, progress=later), TaskState.RUNNING).stalled_since_ms is None
+
+
+def test_a_stream_that_nobody_has_watched_for_long_is_looked_at_before_it_is_stalled() -> None:
+    script = running_there()
+    last = record(script)
+    script.wait(110_000)
+    script.wait(20_000)
+    watched_since(script, last)
+    script.wait(FIRST_LOOK_MS - 1)
+    assert record(script).stalled_since_ms is None
+    script.feed(TaskProgressed, task=A0, progress=QueryMoves())
+    script.feed(TaskProgressed, task=A0, progress=BATCH_7)
+    script.wait(119_999)
+    assert record(script).stalled_since_ms is None
+
+
+def test_that_a_stream_waits_for_its_next_trigger_is_in_its_record() -> None:
+    script = running_there()
+    for _ in range(60):
+        script.wait(30_000)
+        script.feed(TaskProgressed, task=A0, progress=QueryMoves())
+    watched_since(script, record(script))
+    script.wait(FIRST_LOOK_MS)
+    assert record(script).stalled_since_ms is None
+
+
+def test_a_new_attempt_has_all_its_time() -> None:
+    script = running_there()
+    script.wait(100_000)
+    script.fail(A0)
+    script.now += 100_000
+    script.wait(0)
+    script.begin(A0)
+    script.feed(QueryStarted, task=A0, query_id="q")
+    script.wait(119_999)
+    assert record(script).stalled_since_ms is None
+    assert written(script.wait(1), TaskState.RUNNING).stalled_since_ms is not None
 
 
 # ---- in a worker
