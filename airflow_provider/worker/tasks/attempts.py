@@ -141,7 +141,8 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
 
 def on_found(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     """The query that this worker has started, or may have started, is running."""
-    x.write(x.keep(replaced(x.runs[task], handle=event.handle, otherwise=None)), TaskState.RUNNING)
+    found = replaced(x.runs[task].streaming(x.now), handle=event.handle, otherwise=None)
+    x.write(x.keep(found), TaskState.RUNNING)
 
 
 def _who(status: TaskStatus) -> tuple[object, ...]:
@@ -173,7 +174,7 @@ def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """Nothing is started on a guess."""
     waits = "because its earlier query may still be running (see cospark jobs orphans)"
     why = x.failure(f"it waits, {waits}: {event.why}")
-    run = x.runs[task]
+    run = x.keep(replaced(x.runs[task], liveness=x.runs[task].liveness.unseen()))
     x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed, so the error is not kept in the run
     wait = "because their earlier queries may still be running (see cospark jobs orphans)"
     x.warn_of(run, f"waits, {waits}", f"wait, {wait}", x.settings.mask(event.why))

@@ -45,6 +45,10 @@ class Liveness:
         moved_ms = now_ms if self.moved_ms is None else self.moved_ms
         return replaced(self, moved_ms=moved_ms, seen_ms=self._seen_ms(now_ms))
 
+    def unseen(self) -> Liveness:
+        """It may still run, and nobody sees whether it moves."""
+        return replaced(self, seen_ms=None)
+
     def moved(self, now_ms: int, batch_ms: int | None = None) -> Liveness:
         """:param batch_ms: how long the batch that has ended took; None: it is between two batches"""
         longest_ms = self.longest_ms

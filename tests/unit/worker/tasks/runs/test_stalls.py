@@ -14,7 +14,7 @@ from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
-from airflow_provider.spark.runner import QueryAdopted, QueryStarted, TaskProgressed
+from airflow_provider.spark.runner import QueryAdopted, QueryStarted, QueryUnreachable, TaskProgressed
 from airflow_provider.state.metrics.course import Course
 from airflow_provider.state.metrics.declared import STALLED
 from airflow_provider.state.metrics.gauges import gauges
@@ -164,6 +164,15 @@ def test_a_new_attempt_has_all_its_time() -> None:
     script.wait(119_999)
     assert record(script).stalled_since_ms is None
     assert written(script.wait(1), TaskState.RUNNING).stalled_since_ms is not None
+
+
+def test_a_query_that_cannot_be_asked_says_why_it_waits_and_not_that_it_is_stalled() -> None:
+    script = running_there()
+    script.feed(QueryUnreachable, task=A0, why="nobody answers")
+    assert words(script.wait(200_000)) == []
+    found = written(script.feed(QueryAdopted, task=A0, handle=HANDLE), TaskState.RUNNING)
+    assert found.stalled_since_ms is None
+    assert written(script.wait(FIRST_LOOK_MS), TaskState.RUNNING).stalled_since_ms is not None, "since batch 7"
 
 
 # ---- in a worker
