@@ -83,7 +83,8 @@ async def ended(jvm: psutil.Process) -> None:
     await eventually(lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE, "the JVM has ended")
 
 
-REASON = "Spark's JVM has ended itself, because this worker had not renewed its lease for"
+ENDED = "Spark's JVM has ended itself, because"
+REASON = f"{ENDED} this worker had not renewed its lease for"
 
 
 async def test_the_jvm_of_a_suspended_process_ends_with_the_lease(fleet: MakeFleet, tmp_path: Path) -> None:
@@ -128,4 +129,17 @@ async def test_a_jvm_that_wakes_up_after_its_lease_commits_nothing(fleet: MakeFl
         assert copy.commits == {"0"}
         group.send(W1, signal.SIGCONT)
         await copy.goes_on_at(W1)
-        await eventually(lambda: REASON in group.log_of(W1), "it says why")
+        await eventually(lambda: ENDED in group.log_of(W1), "it says why")
+
+
+@pytest.mark.thorough  # the words alone; what ends is as above
+async def test_the_worker_of_a_suspended_jvm_is_not_said_to_have_stood_still(fleet: MakeFleet, tmp_path: Path) -> None:
+    async with fleet() as group:
+        copy = Copy(group, tmp_path)
+        jvm = await copy.begin()
+        jvm.suspend()
+        await asyncio.sleep(SHORT_SESSION_S)
+        jvm.resume()
+        await ended(jvm)
+        await copy.goes_on_at(W1)
+        await eventually(lambda: f"{ENDED} it had not answered for" in group.log_of(W1), "it says why")

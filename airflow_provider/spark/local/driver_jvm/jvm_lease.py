@@ -36,6 +36,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from subprocess import Popen
+from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,8 @@ class JvmLease:
         self._closed = threading.Event()
         self._told: int | None = None
         self._told_left_s = 0.0
+        self._asked_at: float | None = None
+        self._silent_s = 0.0
         threading.Thread(target=self._keep, name="jvm-lease", daemon=True).start()
 
     def renew(self) -> None:
@@ -108,23 +111,48 @@ class JvmLease:
         with self._lock:
             if self._closed.is_set() or (self._told is None and self._left_s() is None):
                 return
-            now = self._watch.now()
-            left_s = self._left_s()
-            until = next_end(now, left_s, self._told)
-            if until is None:
-                self._watch.rest()
+            self._asked_at = monotonic()
+            try:
+                self._tell_what_is_left()
+            except BaseException:
+                self._silent_s = max(self._silent_s, self._has_waited_s())
+                raise
             else:
-                self._watch.renew(until)
-            self._told, self._told_left_s = until, left_s or 0.0
+                self._silent_s = 0.0
+            finally:
+                self._asked_at = None
+
+    def _tell_what_is_left(self) -> None:
+        now = self._watch.now()
+        left_s = self._left_s()
+        until = next_end(now, left_s, self._told)
+        if until is None:
+            self._watch.rest()
+        else:
+            self._watch.renew(until)
+        self._told, self._told_left_s = until, left_s or 0.0
+
+    def _has_waited_s(self) -> float:
+        """For how long the renewal that is under way has had no answer."""
+        asked_at = self._asked_at
+        return 0.0 if asked_at is None else monotonic() - asked_at
 
     def _left_s(self) -> float | None:
         """What is left of the lease that ends first; None: there is none that ends."""
         return min((left for left in self._leases_left() if left is not None and left < math.inf), default=None)
 
     def why_over(self) -> str:
-        """Why the JVM has ended itself. If Python did not stand still, it has seen the lease run out."""
+        """Why the JVM has ended itself. If Python did not stand still, it has seen the lease run out, or the JVM has
+        left it without an answer.
+        """
         if self._told_left_s <= 2 * _LOOK_S:
             return "a task still ran when this worker's lease was over"
+        silent_s = max(self._silent_s, self._has_waited_s())
+        if silent_s > self._told_left_s / 2:
+            return (
+                f"it had not answered for {silent_s:.1f} s, so this worker could not renew its lease (was the JVM"
+                " suspended, or the machine overloaded?)"
+            )
         return (
             f"this worker had not renewed its lease for {self._told_left_s:.1f} s (was its process suspended, or did a"
             " task hold the interpreter?)"

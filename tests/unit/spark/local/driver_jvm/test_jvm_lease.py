@@ -124,6 +124,34 @@ async def test_it_is_renewed_again_and_again_until_the_jvm_ends_and_then_it_says
     )
 
 
+def test_if_the_jvm_stood_still_the_worker_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm, clock = Jvm(), 100.0
+    jvm.code = ENDED_BY_LEASE
+    monkeypatch.setattr(jvm_lease, "monotonic", lambda: clock)
+    jvm.left = [28.7]
+    jvm.lease.renew()
+
+    def ends_when_it_wakes_up() -> int:
+        nonlocal clock
+        clock += 40.0
+        said.append(jvm.lease.why_over())
+        raise ConnectionResetError
+
+    def ended_long_ago() -> int:
+        raise ConnectionRefusedError
+
+    said: list[str] = []
+    for jvm.watch.now in (ends_when_it_wakes_up, ended_long_ago):  # type: ignore[method-assign]
+        with pytest.raises(ConnectionError):
+            jvm.lease.renew()
+    words = "it had not answered for 40.0 s, so this worker could not renew its lease (was the JVM suspended, or the"
+    assert [why.removeprefix(words) for why in (*said, jvm.lease.why_over())] == [" machine overloaded?)"] * 2
+    jvm.watch.now = lambda: NOW  # type: ignore[method-assign]
+    jvm.lease.renew()
+    assert jvm.lease.why_over().startswith("this worker had not renewed its lease for 28.7 s"), "it was heard since"
+    jvm.lease.close()
+
+
 @pytest.mark.usefixtures("seldom")
 def test_a_jvm_is_left_alone_when_its_spark_has_stopped() -> None:
     jvm = Jvm()
