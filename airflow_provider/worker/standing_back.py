@@ -1,8 +1,9 @@
 """A worker stands back from its group while it can't run tasks, so that others run them.
 
 It leaves properly, so that the others get its tasks in that round. If its Spark does not start, it tries that again and
-again, and joins again when it works. A worker that is alone in its group does the same. If the worker is to blame for
-failures of its tasks (``state/blame/``), only they can show whether it still is: it joins again after a pause. The
+again, after longer and longer pauses, and joins again when it works. If nothing answers where its Spark is to be, a try
+costs nothing, so the pauses stay short. A worker that is alone in its group does the same. If the worker is to blame
+for failures of its tasks (``state/blame/``), only they can show whether it still is: it joins again after a pause. The
 pauses get longer, since each try may cost some tasks an attempt. They end when no other worker is there to run them.
 """
 
@@ -11,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
+import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from airflow_provider.assignment.model import Absence
@@ -38,6 +41,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 60.0
+_AWAY_WAIT_S: Final = 5.0
+_SAY_EACH_S: Final = 60.0
 _FIRST_REST_S: Final = 60.0
 _LONGEST_REST_S: Final = 1_920.0
 _LOOK_S: Final = 5.0
@@ -51,13 +56,24 @@ MakeWorker = Callable[[Mapping[str, Any] | None], Worker]
 """Makes a worker that joins as a new member, or that continues with a saved membership."""
 
 
+@dataclass(frozen=True, slots=True)
+class NoSpark:
+    """Why a worker has no Spark.
+
+    :param away: whether nothing answers where it is to be, so that another try costs nothing
+    """
+
+    why: str
+    away: bool = False
+
+
 class SparkStarter(Protocol):
     """Starts the Spark that a worker needs."""
 
-    async def start(self) -> str:
+    async def start(self) -> NoSpark | None:
         """Try to start it, or to reach it.
 
-        :returns: why this has failed; empty: it works
+        :returns: why this has failed; None: it works
         """
 
     async def release(self) -> None:
@@ -179,10 +195,11 @@ class SteadyWorker:
 
     async def _come_back(self, left: Outcome) -> None:
         why = left.error or ""
+        absent = NoSpark(why) if why else None
         if left.ending is Ending.BLAMED:
             await self._rest(why)
-            why = await self._starter.start()
-        await self._try_until_there(why)
+            absent = await self._starter.start()
+        await self._try_until_there(absent)
 
     async def _rest(self, why: str) -> None:
         if time.monotonic() - self._joined_at > _CALM_S:
@@ -201,13 +218,20 @@ class SteadyWorker:
     def _others_stay(self) -> bool:
         return bool(stay(self._topics.status, wall_ms=wall_ms()) - {self._settings.member.worker})
 
-    async def _try_until_there(self, why: str) -> None:
-        me, wait_s = self._settings.member.worker, _FIRST_WAIT_S
-        while why:
-            log.warning("worker %s stands back, and tries again in %g s: %s", me, wait_s, why)
+    async def _try_until_there(self, absent: NoSpark | None) -> None:
+        me, next_wait_s, said_at = self._settings.member.worker, _FIRST_WAIT_S, -math.inf
+        while absent is not None:
+            if absent.away:
+                wait_s, next_wait_s = _AWAY_WAIT_S * random.uniform(0.6, 1), _FIRST_WAIT_S  # many may look at once
+                when, says = f"every {_AWAY_WAIT_S:g} s", time.monotonic() - said_at >= _SAY_EACH_S
+            else:
+                wait_s, next_wait_s = next_wait_s, min(2 * next_wait_s, _LONGEST_WAIT_S)
+                when, says = f"in {wait_s:g} s", True
+            if says:
+                said_at = time.monotonic()
+                log.warning("worker %s stands back, and tries again %s: %s", me, when, absent.why)
             await asyncio.sleep(wait_s)
-            why = await self._starter.start()
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            absent = await self._starter.start()
         log.info("worker %s can run tasks now, and joins its group again", me)
 
     async def _say_that_it_ends(self, wish: ControlRecord | None) -> None:

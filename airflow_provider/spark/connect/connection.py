@@ -19,7 +19,7 @@ from airflow_provider.spark.connect.client import (
 from airflow_provider.spark.connect.grpc_calls.calls import ANSWER_S
 from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectSettings
 from airflow_provider.spark.connect.trouble import Trouble, text_of, trouble_of
-from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.errors import SparkAwayError, SparkGoneError, SparkStartError
 from airflow_provider.spark.local.sight import LOOK_S, Sight
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ServerConnection:
         except Exception as error:
             REMOTE_MODE.leave()
             log.debug("No session of %s", self._settings.server, exc_info=True)
-            raise SparkStartError(_refusal(self._settings, error)) from None  # the message repeats the error's
+            raise _refusal(self._settings, error) from None  # the message repeats the error's
         self._number += 1
         log.info("Spark Connect server %s runs Spark %s", self._settings.server, version)
         return ConnectedServer(self._number, self._settings, watch)
@@ -219,7 +219,12 @@ def _check_conf(settings: ConnectSettings, session: SparkSession) -> None:
             ) from None
 
 
-def _refusal(settings: ConnectSettings, error: Exception) -> str:
+def _refusal(settings: ConnectSettings, error: Exception) -> SparkStartError:
+    is_away = trouble_of(error) is Trouble.AWAY and _UNTRUSTED not in text_of(error)
+    return (SparkAwayError if is_away else SparkStartError)(_why_not(settings, error))
+
+
+def _why_not(settings: ConnectSettings, error: Exception) -> str:
     server, text, trouble = settings.server, text_of(error), trouble_of(error)
     if _UNTRUSTED in text:
         return (

@@ -14,6 +14,10 @@ class SparkStartError(Exception):
     """Spark could not be started or reached; the message says what is missing."""
 
 
+class SparkAwayError(SparkStartError):
+    """Nothing answers where Spark is to be. To try again costs nothing."""
+
+
 class UsedUpError(SparkStartError):
     """This process has used up what each task needs of it: memory, threads, open files."""
 

@@ -20,7 +20,7 @@ from airflow_provider.spark.local.application.time_zone import (
     time_zone_here,
     time_zone_of_python,
 )
-from airflow_provider.spark.local.errors import SparkStartError
+from airflow_provider.spark.local.errors import SparkAwayError, SparkStartError
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark.runners.connect import ConnectRunner, close_connection
 from airflow_provider.spark.runners.local import LocalRunner, release_spark
@@ -35,7 +35,7 @@ from airflow_provider.worker.hands.servers import Servers, TokenOf, no_token
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import is_gone, this_process
 from airflow_provider.worker.settings import WorkerSettings
-from airflow_provider.worker.standing_back import SparkStarter
+from airflow_provider.worker.standing_back import NoSpark, SparkStarter
 from airflow_provider.worker.tasks.state import ExecutionSettings
 from airflow_provider.worker.worker import MakeHands
 
@@ -163,12 +163,12 @@ class _Starter(ABC):
         self._mask = mask
         self._servers = servers_of(equipment, token_of)
 
-    async def start(self) -> str:
+    async def start(self) -> NoSpark | None:
         try:
             await self._start()
         except SparkStartError as wrong:
-            return why_no_spark(wrong, self._mask)
-        return ""
+            return NoSpark(why_no_spark(wrong, self._mask), away=isinstance(wrong, SparkAwayError))
+        return None
 
     async def end_detached_queries(self, topics: GroupTopics) -> None:
         await end_detached_queries(topics, self._servers.settings_of)

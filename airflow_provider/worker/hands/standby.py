@@ -124,8 +124,8 @@ class Standby:
 class NoSparkNeeded:
     """Needs no Spark (:class:`~airflow_provider.worker.standing_back.SparkStarter`)."""
 
-    async def start(self) -> str:
-        return ""
+    async def start(self) -> None:
+        return None
 
     async def release(self) -> None: ...
 

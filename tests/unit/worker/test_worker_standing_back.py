@@ -24,6 +24,8 @@ from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.cli.group_commands.status import render
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.spark.connect.connection import ServerConnection
+from airflow_provider.spark.local.errors import SparkAwayError, SparkStartError
 from airflow_provider.spark.runners import local
 from airflow_provider.state.records import (
     ControlAction,
@@ -42,9 +44,9 @@ from airflow_provider.worker.endings.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.hands import in_process
 from airflow_provider.worker.hands.executor import TaskExecutor
-from airflow_provider.worker.hands.in_process import SparkOfProcess
+from airflow_provider.worker.hands.in_process import SparkOfProcess, SparkOfServer
 from airflow_provider.worker.settings import Until, WorkerSettings
-from airflow_provider.worker.standing_back import SteadyWorker
+from airflow_provider.worker.standing_back import NoSpark, SteadyWorker
 from airflow_provider.worker.worker import Worker
 
 pytestmark = pytest.mark.turned_clock
@@ -55,15 +57,16 @@ class SlowStarter:
 
     def __init__(self) -> None:
         self.there = False
+        self.away = False
         self.meanwhile: Callable[[], None] = lambda: None
         self.tries = 0
         self.released = False
         self.ended: list[TaskStatus] = []
 
-    async def start(self) -> str:
+    async def start(self) -> NoSpark | None:
         self.tries += 1
         self.meanwhile()
-        return "" if self.there else "no master"
+        return None if self.there else NoSpark("no master", away=self.away)
 
     async def release(self) -> None:
         self.released = True
@@ -135,6 +138,21 @@ async def test_it_leaves_its_tasks_to_others_says_so_and_uses_up_no_attempt(
         for task in (A0, A1):
             status = life.topics.status.tasks.get(task)
             assert status is None or (status.state, status.failures) == (TaskState.STOPPED, 0)
+
+
+async def test_it_looks_every_few_seconds_where_nothing_answers_and_says_so_each_minute(
+    standing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with standing(wait_s=5) as life:
+        await eventually(lambda: life.coordinator.left, "it has left the group")
+        life.starter.away = True
+        await time_passes(600)
+        assert 120 <= life.starter.tries <= 200
+        assert 9 <= caplog.text.count("stands back, and tries again every 5 s: no master") <= 10
+        life.starter.away, tries = False, life.starter.tries
+        await time_passes(80)
+        assert life.starter.tries - tries <= 5, "it is there now, and does not start: the pauses grow"
+        assert "stands back, and tries again in 20 s" in caplog.text
 
 
 BLAMED = "tasks fail here that go well elsewhere: a:0, a:1; the last one by No module named 'kafka_source'"
@@ -289,12 +307,27 @@ async def test_a_spark_that_does_not_stop_keeps_no_worker_from_its_end(
     monkeypatch.setattr(in_process, "_CLOSE_WAIT_S", 0.05)
     equipment = Equipment(runner="local", allowed=(), checkpoint_root=None, spark_master="local[1]")
     starter = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
-    assert await starter.start() == ""
+    assert await starter.start() is None
     try:
         await asyncio.wait_for(starter.release(), DEADLINE_S)
     finally:
         stopping.set()
     assert "Spark has not stopped within 0.05 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "away"), [(SparkAwayError("nobody answers"), True), (SparkStartError("Spark 3"), False)]
+)
+async def test_whether_nothing_answers_is_told(
+    monkeypatch: pytest.MonkeyPatch, error: SparkStartError, away: bool
+) -> None:
+    def fail(_connection: ServerConnection) -> None:
+        raise error
+
+    monkeypatch.setattr(ServerConnection, "server", fail)
+    equipment = Equipment(runner="connect", allowed=(), checkpoint_root=None, spark_master="sc://h")
+    starter = SparkOfServer(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
+    assert await starter.start() == NoSpark(str(error), away=away)
 
 
 async def test_an_operator_of_the_group_drains_it_meanwhile(standing: Any) -> None:

@@ -34,7 +34,7 @@ from airflow_provider.spark.local.driver_jvm.jvm_lease import (
     watch_source,
 )
 from airflow_provider.spark.local.driver_jvm.pulse import Pulse, end_jvm, pulse_of
-from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.errors import SparkAwayError, SparkGoneError, SparkStartError
 from airflow_provider.spark.local.isolation.shared_tables import SharedTables
 from airflow_provider.spark.local.isolation.task_threads import (
     install_task_threads,
@@ -312,12 +312,12 @@ def _require_java() -> None:
 def _require_master(settings: LocalSparkSettings) -> None:
     """Check that the master can be reached: Spark itself would try for a minute.
 
-    :raises SparkStartError: if it can't be reached
+    :raises SparkAwayError: if it can't be reached
     """
     master = settings.conf.get("spark.master", settings.master)
     refusals = unreachable(master)
     if refusals:
-        raise SparkStartError(f"no Spark master can be reached at {master} ({refusals}); is it started?")
+        raise SparkAwayError(f"no Spark master can be reached at {master} ({refusals}); is it started?")
 
 
 def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:

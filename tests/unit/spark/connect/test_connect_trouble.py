@@ -30,7 +30,7 @@ from airflow_provider.spark.connect.trouble import (
     is_unsupported,
     trouble_of,
 )
-from airflow_provider.spark.local.errors import SparkFullError, SparkGoneError, SparkStartError
+from airflow_provider.spark.local.errors import SparkAwayError, SparkFullError, SparkGoneError, SparkStartError
 from airflow_provider.spark.local.isolation.thread_owners import uninstall
 from airflow_provider.spark.local.sight import Sight
 
@@ -427,6 +427,10 @@ def test_a_closed_session_means_the_end_of_a_server_that_knows_no_session(answer
             r"no Spark Connect server answers at sc://spark:15002 \(conn",
         ),
         (
+            RefusedError("UNAVAILABLE", "CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate"),
+            "the certificate of the Spark Connect server sc://spark:15002 is not trusted here",
+        ),
+        (
             RefusedError("UNAUTHENTICATED", "Invalid token"),
             "does not let this worker in.*this worker has no token.*SPARK_CONNECT_AUTHENTICATE_TOKEN",
         ),
@@ -444,8 +448,9 @@ def test_an_unusable_server_is_explained(
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     answers.answer = answer
     link = ServerConnection(SETTINGS, "w")
-    with pytest.raises(SparkStartError, match=said):
+    with pytest.raises(SparkStartError, match=said) as raised:
         link.server()
+    assert isinstance(raised.value, SparkAwayError) is said.startswith("no Spark Connect server answers")
     assert "SPARK_REMOTE" not in os.environ
     assert answers.hung_up == 1
 

@@ -35,6 +35,7 @@ from airflow_provider.worker.hands import in_process
 from airflow_provider.worker.hands.in_process import SparkOfProcess
 from airflow_provider.worker.hands.servers import TokenOf
 from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.standing_back import NoSpark
 
 pytestmark = pytest.mark.turned_clock
 
@@ -151,4 +152,5 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     assert error is not None
     assert "***" in error.message
     assert secret not in repr((topics.status, [event for event in topics.events if isinstance(event, TaskEvent)]))
-    assert asyncio.run(starters[0].start()) == "Spark did not start: its metastore takes no ***", "why it stands back"
+    stands_back = asyncio.run(starters[0].start())
+    assert stands_back == NoSpark("Spark did not start: its metastore takes no ***")

@@ -30,7 +30,7 @@ from airflow_provider.spark.local.application.spark_application import (
 from airflow_provider.spark.local.application.standalone import MasterSays
 from airflow_provider.spark.local.application.watch import look_at
 from airflow_provider.spark.local.driver_jvm import pulse
-from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
+from airflow_provider.spark.local.errors import SparkAwayError, SparkGoneError
 from airflow_provider.spark.local.shipping import Shipment
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import (
@@ -330,7 +330,7 @@ def test_spark_does_not_try_for_a_minute_to_reach_a_master_that_is_not_there() -
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as there:
         port = there.getsockname()[1]
         assert standalone.unreachable(f"spark://127.0.0.1:{port}") == ""
-    with pytest.raises(SparkStartError, match=rf"no Spark master can be reached at spark://127.0.0.1:{port} \("):
+    with pytest.raises(SparkAwayError, match=rf"no Spark master can be reached at spark://127.0.0.1:{port} \("):
         SparkApplication().running_for("me", LocalSparkSettings(master=f"spark://127.0.0.1:{port}"))
 
 
