@@ -18,7 +18,7 @@ from airflow_provider.spark.attempts.blame import (
     WriterToBlame,
     blame,
 )
-from airflow_provider.spark.attempts.failures import Mask
+from airflow_provider.spark.attempts.failures import Mask, Printed
 from airflow_provider.spark.attempts.forks import only_in_this_process
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local.streaming.checkpoint_files import read_newest
@@ -99,13 +99,13 @@ def warm_up(
     :param tell: called with the progress, from 0 to 1
     """
     try:
-        with only_in_this_process():
+        with only_in_this_process(mask):
             job = load()
             if not guard.stopping:
                 _follow(_steps(job, session, order, guard), guard, tell)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  the job may raise anything
         if guard.stopping:
-            log.debug("The warm-up of task %s ended while stopping", order.task, exc_info=error)
+            log.debug("The warm-up of task %s ended while stopping: %s", order.task, Printed(error, mask))
             return WarmedUp(outcome=None, job=None)
         return WarmedUp(outcome=_ended_by(blame(error, session.explain, mask), order), job=None)
     return WarmedUp(outcome=None if guard.stopping else WarmUpReady(order=order), job=job)

@@ -18,6 +18,7 @@ from airflow_provider.spark.attempts.blame import (
 from airflow_provider.spark.attempts.failures import (
     ForgottenQueryError,
     Mask,
+    Printed,
     ResultError,
     UnboundedError,
     describe,
@@ -159,9 +160,9 @@ def run_attempt(
     """
     try:
         try:
-            with only_in_this_process():
+            with only_in_this_process(mask):
                 if order.task.is_planner:
-                    last: LastEvent = _plan(order, guard, session, allowed, emit)
+                    last: LastEvent = _plan(order, guard, session, allowed, emit, mask)
                 else:
                     task = task_context(order, guard, session, applications=applications)
                     last = _run(order, guard, session, allowed, emit, mask, job, task)
@@ -169,10 +170,10 @@ def run_attempt(
             session.close()
         if guard.stopping:
             last = TaskStopped(order=order, reason=guard.reason)
-    except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
+    except BaseException as error:  # noqa: BLE001  the top of the attempt's thread: sys.exit() in a job ends here, too
         stopped = guard.reason if guard.stopping else lease_over(guard)
         if stopped:
-            log.debug("Task %s ended while stopping", order.task, exc_info=error)
+            log.debug("Task %s ended while stopping: %s", order.task, Printed(error, mask))
             last = TaskStopped(order=order, reason=stopped)
         else:
             last = ended_by(blame(error, session.explain, mask), order)
@@ -209,15 +210,15 @@ def lease_over(guard: AttemptGuard) -> str | None:
 
 
 def _plan(
-    order: TaskOrder, guard: AttemptGuard, session: TaskSession, allowed: Iterable[str], emit: OnEvent
+    order: TaskOrder, guard: AttemptGuard, session: TaskSession, allowed: Iterable[str], emit: OnEvent, mask: Mask
 ) -> TaskFinished:
     guard.begin()
     emit(TaskStarted(order=order))
     guard.wait_until_told()
-    with only_in_this_process():
+    with only_in_this_process(mask):
         job = load_job(order.entry_point, allowed)
     plan = make_plan(job, _job_context(order, session.open))
-    schema = config_schema_to_publish(job)
+    schema = config_schema_to_publish(job, mask)
     return TaskFinished(order=order, result=plan, stateful=is_stateful(job), config_schema=schema)
 
 
@@ -237,13 +238,13 @@ def _run(
     guard.begin()
     emit(TaskStarted(order=order, handle=session.handle))
     guard.wait_until_told()
-    with only_in_this_process():
+    with only_in_this_process(mask):
         job = job or load_job(order.entry_point, allowed)
         named = _named_by(job, task, order, mask)
     if named != NOTHING_NAMED:
         emit(LineageNamed(order=order, lineage=named))
     spark = session.open()  # once more: it shares what the import of the job has added to the path
-    with only_in_this_process():  # what follows asks Spark
+    with only_in_this_process(mask):  # what follows asks Spark
         value = job.run(spark, task)
     result = _result_of(order, guard, session, value, emit)
     return TaskFinished(order=order, result=result, wrote=task.writes.told)

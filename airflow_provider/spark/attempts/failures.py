@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeAlias
@@ -40,6 +41,17 @@ _NOT_RETRYABLE: Final = (EntryPointError, PlanError, SessionConfError, Applicati
 def nothing_secret(text: str) -> str:
     """The mask of a host that knows no secrets."""
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """An error as Python prints it, without secrets. The text is made when somebody wants it."""
+
+    error: BaseException
+    mask: Mask
+
+    def __str__(self) -> str:
+        return self.mask("".join(traceback.format_exception(self.error)))
 
 
 class ResultError(Exception):

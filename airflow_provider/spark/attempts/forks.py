@@ -7,33 +7,37 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from typing import NoReturn
 
+from airflow_provider.spark.attempts.failures import Mask, Printed
+
 
 @contextlib.contextmanager
-def only_in_this_process() -> Iterator[None]:
-    """Calls a job's code. Another process than the one that calls this never leaves it."""
+def only_in_this_process(mask: Mask) -> Iterator[None]:
+    """Calls a job's code. Another process than the one that calls this never leaves it.
+
+    :param mask: removes secrets from what that process prints
+    """
     here = os.getpid()
     try:
         yield
     except BaseException as error:
         if os.getpid() != here:
-            _end(error)
+            _end(error, mask)
         raise
     if os.getpid() != here:
-        _end(None)
+        _end(None, mask)
 
 
-def _end(error: BaseException | None) -> NoReturn:
+def _end(error: BaseException | None, mask: Mask) -> NoReturn:
     """End as Python ends a process, but with nothing of what the worker does at its end."""
     status = 0 if error is None else 1
     try:
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
             status = error.code or 0
         elif error is not None:
-            traceback.print_exception(error)
+            print(Printed(error, mask), end="", file=sys.stderr)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     finally:

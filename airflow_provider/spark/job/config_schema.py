@@ -8,7 +8,7 @@ not repeat values, which may be secret.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Final, NamedTuple, get_type_hints
 
@@ -114,15 +114,19 @@ def json_schema_of(job: SparkJob) -> dict[str, Any] | None:
         return _json_schema_of(job)
 
 
-def config_schema_to_publish(job: SparkJob) -> dict[str, Any] | None:
+def config_schema_to_publish(job: SparkJob, mask: Callable[[str], str] = str) -> dict[str, Any] | None:
     """The declaration as the plan's record has it, empty if the job declares nothing. So others can make a form of it
     without importing the job. None: no record takes it.
+
+    :param mask: removes secrets from what the log says of that
     """
     try:
         with _failing_by_name(job, NotJsonError):
             schema: dict[str, Any] = to_small_json_value(_json_schema_of(job) or {}, LARGEST_SCHEMA)
     except (SchemaError, NotJsonError) as wrong:
-        log.warning("There is no form for the config of %s: its declaration %s", type(job).__qualname__, wrong)
+        log.warning(
+            "There is no form for the config of %s: its declaration %s", type(job).__qualname__, mask(str(wrong))
+        )
         return None
     return schema
 

@@ -86,7 +86,7 @@ class DetachedQueries:
         self._own = own
         self._mask = mask
         self._on_condition = on_condition
-        self._watches = Watches(settings_of, make_watch, self._hear, self._silence_changed)
+        self._watches = Watches(settings_of, make_watch, self._hear, self._silence_changed, mask)
         self._tasks: dict[TaskId, _Watched] = {}
         self._sessions: dict[str, TaskId] = {}
         self._steps: dict[TaskId, asyncio.Task[None]] = {}
@@ -142,7 +142,7 @@ class DetachedQueries:
         try:
             found = QueryHandle.from_json(handle)
         except ValueError as wrong:
-            log.warning("Can't end a query that has no owner: %s", wrong)
+            log.warning("Can't end a query that has no owner: %s", self._why(wrong))
             return
         if found not in self._ending:
             self._ending[found] = asyncio.ensure_future(self._end(found, then, still))
@@ -179,7 +179,7 @@ class DetachedQueries:
         try:
             watched = _Watched(order, QueryHandle.from_json(handle), self._losses)
         except ValueError as wrong:
-            self._on_event(QueryUnreachable(order=order, why=str(wrong)))
+            self._on_event(QueryUnreachable(order=order, why=self._why(wrong)))
             return
         self._keep(watched)
         self._end_no_more(watched.handle)

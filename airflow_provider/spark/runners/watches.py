@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.query_watch.watch_events import QueryEvent, ServerBack, ServerSilent, WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
@@ -56,6 +57,7 @@ class Watches:
 
     :param hear: called with the events of queries
     :param on_silence: called when :attr:`silent` has changed
+    :param mask: removes secrets from error messages
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class Watches:
         make_watch: MakeWatch,
         hear: Callable[[QueryEvent], None],
         on_silence: Callable[[], None],
+        mask: Mask = nothing_secret,
     ) -> None:
         self._settings_of = settings_of
         self._make_watch = make_watch
         self._hear = hear
         self._on_silence = on_silence
+        self._mask = mask
         self._open: dict[ConnectServer, _Open] = {}
         self._opening = asyncio.Lock()
         self._silent: dict[ConnectServer, asyncio.Task[None]] = {}
@@ -151,7 +155,7 @@ class Watches:
                 try:
                     await self.look_again(handle)
                 except Exception as failed:  # noqa: BLE001 - Airflow's: the old settings are used
-                    log.warning("Could not read the settings of %s again: %s", server, failed)
+                    log.warning("Could not read the settings of %s again: %s", server, self._mask(str(failed)))
 
 
 def _now() -> float:

@@ -11,6 +11,7 @@ from typing import Final
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer
@@ -40,9 +41,10 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, settings_of: S
     return list(chain.from_iterable(ended))
 
 
-async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf) -> None:
+async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf, mask: Mask) -> None:
     """End all detached queries of a group that has no workers. Those that may still be running are logged.
 
+    :param mask: removes secrets from what the log says of them
     :raises TopicError: if it can't be written
     """
     living = [
@@ -51,7 +53,7 @@ async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf) -> 
     ]
     for orphan, why in await end_all(living, topics, settings_of):
         if why:
-            log.warning("%s may still be running, and no worker is in the group: %s", orphan.label, why)
+            log.warning("%s may still be running, and no worker is in the group: %s", orphan.label, mask(why))
 
 
 async def forget(orphan: Orphan, topics: GroupTopics) -> None:

@@ -171,7 +171,7 @@ class _Starter(ABC):
         return None
 
     async def end_detached_queries(self, topics: GroupTopics) -> None:
-        await end_detached_queries(topics, self._servers.settings_of)
+        await end_detached_queries(topics, self._servers.settings_of, self._mask)
 
     @abstractmethod
     async def _start(self) -> None:

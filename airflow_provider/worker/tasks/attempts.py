@@ -183,7 +183,7 @@ def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
 def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """The task was told to stop, and it is not known whether it has stopped."""
     may = "told to stop, and may still be running"
-    x.warn_of(x.runs[task], f"was {may}", f"were {may}", event.why)
+    x.warn_of(x.runs[task], f"was {may}", f"were {may}", x.settings.mask(event.why))
 
 
 def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:

@@ -50,7 +50,8 @@ def apply(
     before = state_of(task)
     rule = table[before].get(type(event))
     if rule is None:
-        raise ImpossibleEventError(f"{type(event).__name__} of task {task}, which is {_name(before)}: {event}")
+        said = x.settings.mask(str(event))
+        raise ImpossibleEventError(f"{type(event).__name__} of task {task}, which is {_name(before)}: {said}")
     rule.handler(x, task, event)
     after = state_of(task)
     if after not in rule.leads_to:

@@ -238,7 +238,7 @@ class AttachedRunner:
 
     def _run(self, attempt: AttachedAttempt, loop: asyncio.AbstractEventLoop, job: SparkJob | None = None) -> None:
         def emit(event: RunnerEvent) -> None:
-            _tell(loop, self._heard, attempt, event)
+            self._tell(loop, self._heard, attempt, event)
 
         last = run_attempt(
             attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job, self._applications
@@ -252,7 +252,7 @@ class AttachedRunner:
 
     def _learn(self, warming: Warming, loop: asyncio.AbstractEventLoop) -> None:
         def emit(event: WarmUpEvent) -> None:
-            _tell(loop, self._heard_of_warm_up, warming, event)
+            self._tell(loop, self._heard_of_warm_up, warming, event)
 
         heir = warming.run(lambda: load_job(warming.order.entry_point, self._allowed), emit, self._mask)
         if heir is not None and warming.session.spark is not None and warming.session.spark.alive:
@@ -262,7 +262,14 @@ class AttachedRunner:
             if heir is not None:
                 heir.attempt.session = self._session(warming.order)
                 self._run(heir.attempt, loop)
-        _tell(loop, warming.ended.set_result, None)
+        self._tell(loop, warming.ended.set_result, None)
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, hear: Callable[..., object], *what: object) -> None:
+        """Call this in the thread of the event loop."""
+        try:
+            loop.call_soon_threadsafe(hear, *what)
+        except RuntimeError:
+            log.warning("The event loop is closed; this event is dropped: %s", self._mask(str(what[-1])))
 
     def _heard_of_warm_up(self, warming: Warming, event: WarmUpEvent) -> None:
         """Pass the event on, unless the warm-up was dropped meanwhile."""
@@ -313,7 +320,7 @@ class AttachedRunner:
             gone = spark.gone()
             if lost:
                 ending = in_short([attempt.order.label for attempt in lost], most=5)
-                log.info("%s; its tasks end: %s", gone, ending)  # a warning comes when they have ended
+                log.info("%s; its tasks end: %s", self._mask(str(gone)), ending)  # a warning comes when they have ended
             ended = frozenset(attempt.order.task for attempt in lost if attempt.lose(gone))
             if ended:
                 self._on_event(SparkEnded(spark=gone.spark, tasks=ended))
@@ -371,11 +378,3 @@ class AttachedRunner:
 
 def _awaits_spark(attempt: AttachedAttempt) -> bool:
     return not attempt.begun and attempt.session.spark is None
-
-
-def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[..., object], *what: object) -> None:
-    """Call this in the thread of the event loop."""
-    try:
-        loop.call_soon_threadsafe(hear, *what)
-    except RuntimeError:
-        log.warning("The event loop is closed; this event is dropped: %s", what[-1])

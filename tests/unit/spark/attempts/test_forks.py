@@ -24,9 +24,13 @@ ENDS: dict[str, tuple[Any, int]] = {
     "sys.exit()": (sys.exit, 0),
     "sys.exit(7)": (lambda: sys.exit(7), 7),
     "sys.exit(2**40 + 8)": (lambda: sys.exit(2**40 + 8), 8),
-    "fails": (lambda: [][0], 1),
+    "fails": (lambda: int("tok3n"), 1),
 }
 _CAME_BACK = 99
+
+
+def masked(text: str) -> str:
+    return text.replace("tok3n", "***")
 
 
 def forked(end: str) -> int:
@@ -65,13 +69,18 @@ class Session(FakeSession):
 
 
 @pytest.mark.parametrize("end", list(ENDS))
-def test_a_child_that_comes_back_from_a_jobs_code_ends_there(end: str) -> None:
+def test_a_child_that_comes_back_from_a_jobs_code_ends_there(end: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """It says why as Python would, but for the secrets."""
     guard, session = AttemptGuard(EndlessLease()), Session()
     guard.proceed()
-    last = run_attempt(order("forks", end=end), guard, session, [JOBS], lambda _: None, job=Forks())
+    last = run_attempt(order("forks", end=end), guard, session, [JOBS], lambda _: None, masked, job=Forks())
     assert isinstance(last, TaskFinished), last
     assert last.result == ENDS[end][1]
     assert session.closed == 1
+    said = capfd.readouterr().err
+    assert "tok3n" not in said
+    assert said.endswith("ValueError: invalid literal for int() with base 10: '***'\n" if end == "fails" else "")
+    assert ("Traceback (most recent call last):" in said) is (end == "fails")
 
 
 def test_so_does_one_of_a_warm_up() -> None:

@@ -119,6 +119,16 @@ def test_what_no_record_takes_is_not_published_and_the_log_says_why(
     assert "There is no form for the config of" in caplog.text
 
 
+def test_the_log_says_without_secrets_why_it_is_not_published(caplog: pytest.LogCaptureFixture) -> None:
+    class AsksForIt(BaseModel):
+        @classmethod
+        def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
+            raise ConnectionError("GET https://schemas/?token=tok3n")
+
+    assert config_schema_to_publish(job(AsksForIt), lambda text: text.replace("tok3n", "***")) is None
+    assert "ConnectionError: GET https://schemas/?token=***" in caplog.text
+
+
 def test_that_a_job_declares_nothing_is_published_too() -> None:
     assert config_schema_to_publish(job(None)) == {}
 

@@ -21,9 +21,14 @@ STARTED = QueryHandle(server=MINE, session_id="s", query_id="q", run_id="r")
 UNKNOWN = QueryHandle(server=MINE, session_id="s")
 
 
+def masked(text: str) -> str:
+    return text.replace("tok3n", "***")
+
+
 class Bench:
     """:ivar token: the one that servers accept now
     :ivar silence: why new watches find their server silent; empty: they do not
+    :ivar unreadable: why the settings of servers can't be read; empty: they can
     """
 
     def __init__(self, own: ConnectServer | None = MINE) -> None:
@@ -33,8 +38,11 @@ class Bench:
         self.away = False
         self.silence = ""
         self.runs: QueryHandle | None = None
+        self.unreadable = ""
 
         async def settings_of(handle: QueryHandle) -> ConnectSettings:
+            if self.unreadable:
+                raise ConnectionError(self.unreadable)
             return ConnectSettings(server=handle.server, token=self.token)
 
         def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> FakeWatch:
@@ -43,7 +51,9 @@ class Bench:
             watch.silence = self.silence
             return watch
 
-        self.queries = DetachedQueries(self.heard.append, own=own, settings_of=settings_of, make_watch=make_watch)
+        self.queries = DetachedQueries(
+            self.heard.append, own=own, settings_of=settings_of, make_watch=make_watch, mask=masked
+        )
 
     @property
     def mine(self) -> FakeWatch:

@@ -106,6 +106,18 @@ async def test_a_watch_that_is_refused_uses_the_new_token() -> None:
 
 
 @pytest.mark.turned_clock
+async def test_the_old_settings_are_used_if_they_cannot_be_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    first = await bench.watching()
+    bench.unreadable = "no connection sc://h?token=tok3n"
+    first.hear(ServerSilent("it does not answer"))
+    await asyncio.sleep(31)
+    assert not first.closed
+    assert "Could not read the settings of sc://mine:15002 again: no connection sc://h?token=***" in caplog.text
+    await bench.queries.close()
+
+
+@pytest.mark.turned_clock
 async def test_a_server_known_to_be_silent_with_the_new_token_as_well_stays_a_condition() -> None:
     """Another worker of this triggerer already uses the new token, so its silence is reported immediately."""
     bench = Bench()

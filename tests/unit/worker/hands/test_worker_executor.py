@@ -387,12 +387,14 @@ async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_th
 async def test_an_event_that_cannot_happen_is_logged_with_what_happened_before(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with bench(mask=lambda text: text.replace("a:0", "***")) as worker:
+    async with bench(mask=lambda text: text.replace("a:0", "***").replace("m:f", "###")) as worker:
         await worker.submit()
         worker.take(A0)
         await worker.runs(A0)
-        with pytest.raises(state.ImpossibleEventError):
+        with pytest.raises(state.ImpossibleEventError) as raised:
             worker.executor._feed(AttemptEvent(order=order_for(A0)))
+        assert "a:0, which is started: AttemptEvent(" in str(raised.value)
+        assert "entry_point='###'" in str(raised.value)
         assert "what happened last:\n" in caplog.text
         assert "TasksGiven(" in caplog.text
         assert "    StartAttempt(run=<TaskRun task=*** epoch=1>)" in caplog.text

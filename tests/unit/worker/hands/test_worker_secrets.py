@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,11 +24,12 @@ from airflow_provider.operators.task_process.tries import Tries
 from airflow_provider.operators.task_process.worker_run import WorkerRun
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
-from airflow_provider.spark.job import spark_job
+from airflow_provider.spark.job import SparkJob, spark_job
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.local.application.spark_application import APPLICATION
 from airflow_provider.spark.local.errors import SparkStartError
-from airflow_provider.spark.runner import TaskFailed, TaskOrder
+from airflow_provider.spark.runner import TaskFailed, TaskOrder, TaskStopped
+from airflow_provider.spark.warm_up import WarmUpGuard, warm_up
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskEvent, TaskState
 from airflow_provider.values.model import Epoch, WorkerId
 from airflow_provider.worker import holding
@@ -98,6 +101,31 @@ def test_a_secret_is_taken_out_before_a_text_is_cut_in_the_middle_of_it(part: in
     assert SECRET[:part] not in error
     traceback = failure_of("tell_much", before=99, after=MAX_TRACEBACK_CHARS - part).traceback
     assert SECRET[-part:] not in traceback
+
+
+def test_the_log_says_without_secrets_how_a_stopped_task_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    order = TaskOrder(task=A0, entry_point=f"{__name__}:ask_the_api", config={}, epoch=Epoch(1))
+    session: Any = NoSession()
+    guard = AttemptGuard(EndlessLease())
+    guard.proceed()
+
+    class Stops(SparkJob):
+        def run(self, spark: object, task: object) -> None:
+            guard.stop_soon("the test says so")
+            raise ConnectionError(SECRET)
+
+        def warm_up(self, spark: object, task: object) -> None:
+            warm.stop()
+            raise ConnectionError(SECRET)
+
+    last = run_attempt(order, guard, session, [__name__], lambda _: None, mask, Stops())
+    assert last == TaskStopped(order=order, reason="the test says so")
+    warm = WarmUpGuard()
+    to_warm = replace(order, bounded=True)
+    assert warm_up(to_warm, warm, session, Stops, lambda _far: None, mask).outcome is None
+    assert SECRET not in caplog.text
+    assert caplog.text.count("ConnectionError: ***") == 2
 
 
 async def test_the_executors_own_words_about_a_config_are_masked_too() -> None:

@@ -117,6 +117,15 @@ def test_a_task_that_may_still_be_running_says_so() -> None:
     assert words(told) == ["task a:0 was told to stop, and may still be running: sc://h: nobody answers"]
 
 
+def test_what_a_server_says_is_told_without_secrets() -> None:
+    script = watching()
+    settings = script.execution.settings
+    script.execution.settings = replace(settings, mask=lambda text: text.replace("tok3n", "***"))
+    script.read(JobsSnapshot())
+    told = script.feed(QueryUnreachable, task=A0, why="sc://h: no tok3n")
+    assert words(told) == ["task a:0 was told to stop, and may still be running: sc://h: no ***"]
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_the_reason_for_waiting_is_gone_when_the_query_is_adopted(again: bool) -> None:
     script = Script(kind=TaskKind.STREAMING)

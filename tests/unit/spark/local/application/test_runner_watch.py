@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
@@ -56,7 +57,7 @@ class Spark:
     ui = "http://driver:4040"
 
     def gone(self) -> SparkGoneError:
-        return SparkGoneError("this worker's Spark has ended: killed", spark=3)
+        return SparkGoneError("this worker's Spark has ended: killed tok3n", spark=3)
 
 
 class Deaf(SparkJob):
@@ -120,6 +121,10 @@ class Session:
     def close(self) -> None: ...
 
 
+def masked(text: str) -> str:
+    return text.replace("tok3n", "***")
+
+
 class Watched:
     """A runner that runs a task, its events, and what it sees of its Spark."""
 
@@ -134,6 +139,7 @@ class Watched:
                 self.events.append,
                 allowed=[__name__],
                 on_condition=self._changed,
+                mask=masked,
             )
         )
 
@@ -181,9 +187,16 @@ async def test_a_task_that_does_not_notice_that_its_spark_has_ended_is_told(
         await eventually(lambda: len(bench.events) == 3)
         last = bench.events[-1]
         assert isinstance(last, SparkLost)
-        assert (last.spark, last.error) == (3, "this worker's Spark has ended: killed")
-        assert "this worker's Spark has ended: killed; its tasks end: deaf:0" in caplog.text
+        assert (last.spark, last.error) == (3, "this worker's Spark has ended: killed ***")
+        assert "this worker's Spark has ended: killed ***; its tasks end: deaf:0" in caplog.text
     assert all(record.levelno < logging.WARNING for record in caplog.records), "its worker warns once of all that ended"
+
+
+async def test_what_comes_when_the_loop_is_closed_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    Watched().runner._tell(loop, print, "tok3n")
+    assert caplog.messages == ["The event loop is closed; this event is dropped: ***"]
 
 
 async def test_the_end_of_spark_is_told_once_however_long_its_tasks_take_to_end(
