@@ -6,6 +6,7 @@ A trigger may live for weeks, longer than a password. So the connection is read 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import importlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -62,7 +63,7 @@ class Connection:
         self.users = 0
         self._conn_id = conn_id
         self._changed = asyncio.Event()
-        self._acts: dict[Callable[[], None], None] = {}
+        self._acts: dict[Callable[[], None], contextvars.Context] = {}
         self._complaint = ""
         self._refused: KafkaSettings | None = None
         self._taking = asyncio.Lock()
@@ -79,10 +80,19 @@ class Connection:
 
         :returns: a function that cancels this
         """
-        self._acts[act] = None
+        self._acts[act] = contextvars.copy_context()
         if self.settings != settings:
-            asyncio.get_running_loop().call_soon(act)
+            self._call_soon(act)
         return lambda: self._acts.pop(act, None)
+
+    def _call_soon(self, act: Callable[[], None]) -> None:
+        """One call for each, so that an exception affects neither the others nor who looks for all."""
+
+        def call() -> None:
+            if act in self._acts:  # otherwise it was cancelled in this turn of the loop
+                act()
+
+        asyncio.get_running_loop().call_soon(call, context=self._acts[act])
 
     def close(self) -> None:
         self._looking.cancel()
@@ -127,8 +137,8 @@ class Connection:
         self.settings = settings
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
-        for act in list(self._acts):
-            act()
+        for act in self._acts:
+            self._call_soon(act)
 
 
 async def _reach(settings: KafkaSettings) -> None:

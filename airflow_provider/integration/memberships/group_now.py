@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -51,6 +53,14 @@ class _Said(NamedTuple):
         return self.round is status.group and self.anybody == bool(present(status))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Listening:
+    """A listener, with the context in which it was added, as in ``kafka/event_loops/changes.py``."""
+
+    listener: Callable[[], None]
+    context: contextvars.Context
+
+
 class GroupNow:
     """A group that is watched on one loop. Other threads may look at it.
 
@@ -60,7 +70,7 @@ class GroupNow:
 
     def __init__(self, topics: FollowedTopics) -> None:
         self._topics = topics
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[_Listening] = []
         self._denied: _Said | None = None
         self._as_told: Memo[StatusSnapshot, StatusSnapshot] = Memo()
         self.users = 0
@@ -84,10 +94,11 @@ class GroupNow:
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """As :meth:`FollowedTopics.subscribe`; ``listener`` is also called when the coordinator says something new."""
         unsubscribe = self._topics.subscribe(listener)
-        self._listeners.append(listener)
+        listening = _Listening(listener, contextvars.copy_context())
+        self._listeners.append(listening)
 
         def stop() -> None:
-            self._listeners.remove(listener)
+            self._listeners.remove(listening)
             unsubscribe()
 
         return stop
@@ -105,8 +116,13 @@ class GroupNow:
         before = self.status
         self._denied = None if has_members in (None, asked.anybody) else asked
         if self.status is not before:
-            for listener in list(self._listeners):
-                listener()
+            for listening in self._listeners:
+                # One call for each, so that an exception affects neither the others nor who asks for all.
+                asyncio.get_running_loop().call_soon(self._tell, listening, context=listening.context)
+
+    def _tell(self, listening: _Listening) -> None:
+        if listening in self._listeners:  # otherwise it was removed in this turn of the loop
+            listening.listener()
 
 
 class ClusterNow:

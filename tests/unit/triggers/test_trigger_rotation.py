@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from airflow_values import group_snapshot
@@ -37,6 +38,26 @@ async def test_a_deferred_worker_goes_on_as_the_same_member_with_new_credentials
     triggerer.worker.end(Ending.DRAINED)
     assert len(await asyncio.wait_for(running, DEADLINE_S)) == 1
     assert not connections._CONNECTIONS[asyncio.get_running_loop()], "nobody looks any more"
+
+
+async def test_a_trigger_that_fails_as_it_is_told_keeps_no_other_from_new_credentials(triggerer: Triggerer) -> None:
+    def fails() -> None:
+        raise ValueError("a fault")
+
+    faults: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, fault: faults.append(fault["exception"]))
+    other = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter4"}, conn_id="c")
+    told: list[KafkaSettings] = []
+    async with connections.connection_of("c") as connection:
+        forget = (
+            connection.when_other_than(SETTINGS, fails),
+            connection.when_other_than(SETTINGS, lambda: told.append(connection.settings)),
+        )
+        for triggerer.settings in (ROTATED, other):
+            await eventually(lambda: told[-1:] == [triggerer.settings])
+        for each in forget:
+            each()
+    assert [type(fault) for fault in faults] == [ValueError, ValueError]
 
 
 async def test_credentials_that_no_broker_takes_are_not_used_and_told_of_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -88,6 +89,28 @@ async def test_what_the_coordinator_says_is_heard_as_a_change(coordinator: Coord
         coordinator.empty = set()
         await eventually(lambda: changes == [True, False])
         stop()
+
+
+@pytest.mark.usefixtures("often")
+async def test_one_that_fails_as_it_hears_keeps_nobody_else_from_hearing(coordinator: Coordinator) -> None:
+    """Each is called in its own context, by which Airflow finds the log of a line."""
+
+    def fails() -> None:
+        raise ValueError("a fault")
+
+    faults: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, fault: faults.append(fault["exception"]))
+    whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+    heard: list[tuple[str, bool]] = []
+    async with group_now(SETTINGS, "g", topics_with(running_at(3))) as now:
+        stops = [now.subscribe(fails)]
+        whose.set("mine")
+        stops.append(now.subscribe(lambda: heard.append((whose.get(), now.status.deserted))))
+        for coordinator.empty, deserted_now in (({"g"}, True), (set(), False)):
+            await eventually(lambda: heard[-1:] == [("mine", deserted_now)])  # noqa: B023
+        for stop in stops:
+            stop()
+    assert [type(fault) for fault in faults] == [ValueError, ValueError]
 
 
 async def test_what_is_written_later_is_newer_than_the_answer(coordinator: Coordinator) -> None:
