@@ -179,12 +179,12 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with shared_topics(settings, args.group, SUBMITTER) as topics:
         submission = await topics.submit(definition)
         say(*submission.lines())
-        return await _wait(args, topics) if args.wait else 0
+        return await _wait(args, topics, settings) if args.wait else 0
 
 
-async def _wait(args: argparse.Namespace, topics: GroupTopics) -> int:
+async def _wait(args: argparse.Namespace, topics: GroupTopics, settings: KafkaSettings) -> int:
     try:
-        end = await wait_until_complete(args.name, topics, timeout_s=args.timeout, tell=say)
+        end = await wait_until_complete(args.name, topics, settings, timeout_s=args.timeout, tell=say)
     except (JobGoneError, LateJobError) as missed:
         return _refuse(args, missed, 1)
     say(*_lines(end))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from airflow_provider.cli.job_commands import job_wait
 from airflow_provider.cli.job_commands import jobs as jobs_module
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
+from airflow_provider.integration.memberships import deserted as asked
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicRightsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.state.views.group_view import ChangingView
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
@@ -44,6 +46,7 @@ class Cli:
         self.topics = MemoryTopics("g")
         self.reached = 0
         self.deserted = False
+        self.has_members: bool | None = None
         self._capsys = capsys
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
@@ -92,7 +95,11 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     async def seems_deserted(_group: str, _settings: object) -> bool:
         return made.deserted
 
+    async def have_classic_members(groups: Collection[str], _settings: object) -> dict[str, bool]:
+        return {} if made.has_members is None else dict.fromkeys(groups, made.has_members)
+
     monkeypatch.setattr(deserted, "seems_deserted", seems_deserted)
+    monkeypatch.setattr(asked, "have_classic_members", have_classic_members)
     monkeypatch.setattr(jobs_module, "reach", reach)
     monkeypatch.setattr(jobs_module, "shared_topics", shared_topics)
     monkeypatch.setattr(reading, "reach", reach)
@@ -226,6 +233,17 @@ def test_waiting_in_a_group_without_workers_says_so_and_takes_a_limit(cli: Cli) 
     assert err.startswith("cospark jobs submit: after 0.05 s: group g has no workers")
 
 
+def test_waiting_asks_the_coordinator_for_workers_that_were_killed_and_that_are_joining(cli: Cli) -> None:
+    cli.run(cli.topics.publish_group(record_of({ME: frozenset()}, epoch=1)))
+    cli.has_members = False
+    _, out, _ = cli("submit", "g", "a", ENTRY_POINT, "--wait", "--timeout", "0.05")
+    assert "the job waits for one to join: no worker is there: w1 got lost" in out.splitlines()[1]
+    cli.topics = MemoryTopics("g")
+    cli.has_members = True
+    _, out, _ = cli("submit", "g", "a", ENTRY_POINT, "--wait", "--timeout", "0.05")
+    assert out.splitlines()[1] == "a: being planned"
+
+
 def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every 30 s at most; here 10 ms stand for them."""
     monkeypatch.setattr(job_wait, "SAY_EVERY_S", 0.01)
@@ -235,13 +253,16 @@ def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatc
     wait_for, looks = cli.topics.wait_for, iter(range(1_000))
 
     async def wait_and_go_on(
-        holds: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None
+        holds: Callable[[JobsSnapshot, StatusSnapshot], bool],
+        *,
+        timeout_s: float | None = None,
+        seen: ChangingView | None = None,
     ) -> None:
         """After each two looks one more step."""
         if next(looks) % 2 and steps:
             index, state = steps.pop(0)
             await cli.tell(TaskId("a", index), state)
-        await wait_for(holds, timeout_s=timeout_s)
+        await wait_for(holds, timeout_s=timeout_s, seen=seen)
 
     monkeypatch.setattr(cli.topics, "wait_for", wait_and_go_on)
     status, out, _ = cli("submit", "g", "a", ENTRY_POINT, "--max-tasks", "9", "--wait", "--timeout", "60")
