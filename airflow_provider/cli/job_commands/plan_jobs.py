@@ -19,7 +19,7 @@ from airflow_provider.kafka.topics.errors import NoTopicError
 from airflow_provider.spark.job import JobContext
 from airflow_provider.spark.job.loading import EntryPointError, load_job
 from airflow_provider.spark.job.planning import PlanError, make_plan
-from airflow_provider.spark.job.raised import Naming
+from airflow_provider.spark.raised import Naming
 from airflow_provider.state.operations.deciding import altered
 from airflow_provider.state.operations.operations import AlterJob, NoJobError, OperationError
 from airflow_provider.state.operations.preview import preview

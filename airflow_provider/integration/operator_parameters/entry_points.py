@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from airflow_provider.integration.operator_parameters.parameters import is_template
 from airflow_provider.spark.job import FunctionJob, SparkJob
-from airflow_provider.spark.job.raised import Naming
+from airflow_provider.spark.raised import Naming
 
 _OF_DAG_FILES: Final = "unusual_prefix_"
 """Airflow imports each DAG file under a name that begins with this and that nobody else can import."""

@@ -20,8 +20,8 @@ from airflow_provider.spark.attempts.failures import (
     why_no_spark,
 )
 from airflow_provider.spark.attempts.spark_errors import thrown_as, thrown_in
-from airflow_provider.spark.job.raised import message_of
 from airflow_provider.spark.local.errors import SparkFullError, SparkGoneError, SparkStartError
+from airflow_provider.spark.raised import message_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

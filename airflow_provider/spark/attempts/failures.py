@@ -23,8 +23,8 @@ from airflow_provider.spark.attempts.spark_errors import (
 from airflow_provider.spark.job.allowed_applications import ApplicationNotAllowedError
 from airflow_provider.spark.job.loading import EntryPointError
 from airflow_provider.spark.job.planning import PlanError
-from airflow_provider.spark.job.raised import message_of
 from airflow_provider.spark.job.session_conf import SessionConfError
+from airflow_provider.spark.raised import message_of
 
 Mask: TypeAlias = Callable[[str], str]
 """Removes the secrets from a text. Called from any thread."""
@@ -32,9 +32,8 @@ Mask: TypeAlias = Callable[[str], str]
 MAX_ERROR_CHARS: Final = 2_000
 MAX_TRACEBACK_CHARS: Final = 8_000
 
-_HERE: Final = tuple(
-    str(Path(__file__).parents[1] / part) for part in ("job", "attempts", "runners", "connect", "warm_up.py")
-)
+_OWN: Final = ("job", "attempts", "runners", "connect", "warm_up.py", "raised.py")
+_HERE: Final = tuple(str(Path(__file__).parents[1] / part) for part in _OWN)
 _NOT_RETRYABLE: Final = (EntryPointError, PlanError, SessionConfError, ApplicationNotAllowedError)
 
 

@@ -8,6 +8,8 @@ from enum import Enum
 from traceback import walk_tb
 from typing import Any, Final
 
+from airflow_provider.spark.raised import message_of
+
 
 class Trouble(Enum):
     """What is wrong with a server."""
@@ -99,12 +101,9 @@ def is_unsupported(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """The error's message, without the text that gRPC adds."""
+    """The error's message, without the text that gRPC adds; empty if its class, which may be a job's, can't show it."""
     details = getattr(error, "details", None)
-    try:
-        return str(details() if callable(details) else error)
-    except BaseException:  # noqa: BLE001 - the error may be of a job's own class: it is reported whatever that does
-        return ""
+    return message_of(error, "", read=(lambda _: details()) if callable(details) else str)
 
 
 def _code(error: BaseException) -> str:

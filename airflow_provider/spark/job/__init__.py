@@ -52,9 +52,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias
 
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.asset_writes import AssetWrites
-from airflow_provider.spark.job.raised import Naming
 from airflow_provider.spark.job.rehearsing import Rehearsal
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
+from airflow_provider.spark.raised import Naming
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

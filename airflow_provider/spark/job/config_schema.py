@@ -16,7 +16,7 @@ import msgspec
 
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.job.loading import EntryPointError, JobCodeError, load_job
-from airflow_provider.spark.job.raised import Naming
+from airflow_provider.spark.raised import Naming
 from airflow_provider.state.records.jobs_topic.plans import LARGEST_SCHEMA
 from airflow_provider.state.records.json_value import NotJsonError, to_small_json_value
 

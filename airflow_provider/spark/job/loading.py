@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.job.raised import Naming
+from airflow_provider.spark.raised import Naming
 
 _MOST_SHOWN: Final = 100
 _NAME: Final = r"[^\W\d]\w*"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.local.pyspark_internals import add_python_archive
 from airflow_provider.spark.local.sources import Source, installed_at, sources_of
+from airflow_provider.spark.raised import message_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -77,7 +78,7 @@ def packed(source: Source, folder: Path) -> Path | None:
 
 def explain_missing(error: BaseException, master: str) -> BaseException:
     """``error``; if the reason is a module that executors do not have, an error that says what to do about it."""
-    text = _text(error)
+    text = message_of(error, "")
     missing = _MISSING.search(text)
     if missing is None or not any(mark in text for mark in _ON_EXECUTOR):
         return error
@@ -86,13 +87,6 @@ def explain_missing(error: BaseException, master: str) -> BaseException:
     )
     plain.__cause__ = error
     return plain
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # noqa: BLE001  code of a job: whatever it does, its error is to be reported
-        return ""
 
 
 def _advice(name: str) -> str:

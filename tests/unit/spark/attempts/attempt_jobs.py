@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fake_session import Query
 
-from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
 from airflow_provider.spark.lineage import Dataset, Lineage
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.values.model import Epoch, TaskId
@@ -46,6 +46,13 @@ def count_beyond_all_bounds(spark: SparkSession, task: TaskContext) -> object:
 @spark_job
 def stream(spark: SparkSession, task: TaskContext) -> object:
     return Query()
+
+
+class CannotBeMade(SparkJob):
+    def __init__(self) -> None:
+        raise ValueError("no")
+
+    def run(self, spark: SparkSession, task: TaskContext) -> None: ...
 
 
 @spark_job

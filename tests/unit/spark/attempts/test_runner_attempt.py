@@ -165,6 +165,14 @@ def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames() -> None:
     assert "run_attempt" not in attempt.last.traceback
 
 
+def test_of_an_error_that_is_named_where_a_jobs_code_is_called_only_the_jobs_frames_are_told() -> None:
+    last = Attempt(order("CannotBeMade")).last
+    assert isinstance(last, TaskFailed)
+    assert "CannotBeMade() failed with ValueError: no" in last.error
+    assert "in __init__" in last.traceback
+    assert "raised.py" not in last.traceback
+
+
 def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other() -> None:
     """Else the task would have no last event, and keep its slot for ever."""
     last = Attempt(order("fail_without_words")).last

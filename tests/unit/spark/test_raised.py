@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider.spark.connect.trouble import text_of
 from airflow_provider.spark.job import JobContext, SparkJob
 from airflow_provider.spark.job.config_schema import (
     SchemaError,
@@ -19,7 +21,8 @@ from airflow_provider.spark.job.config_schema import (
 )
 from airflow_provider.spark.job.loading import JobCodeError
 from airflow_provider.spark.job.planning import PlanError, make_plan
-from airflow_provider.spark.job.raised import Naming, message_of
+from airflow_provider.spark.local.shipping import explain_missing
+from airflow_provider.spark.raised import Naming, message_of
 
 try:
     from airflow.sdk.exceptions import AirflowTaskTimeout
@@ -151,8 +154,15 @@ def test_ctrl_c_while_an_error_is_described_is_let_through() -> None:
         def __str__(self) -> str:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        message_of(SlowError())
+    for describe in (message_of, text_of, partial(explain_missing, master="spark://m:7077")):
+        with pytest.raises(KeyboardInterrupt):
+            describe(SlowError())
+
+
+@pytest.mark.parametrize("error", [SpeechlessError(), ExitingError()])
+def test_an_error_that_cannot_be_shown_says_nothing_of_spark(error: Exception) -> None:
+    assert text_of(error) == ""
+    assert explain_missing(error, "spark://m:7077") is error
 
 
 def test_an_error_that_has_a_name_keeps_it() -> None:

@@ -45,11 +45,19 @@ def is_of_job(error: BaseException) -> bool:
     return not isinstance(error, KeyboardInterrupt) and not type(error).__module__.startswith(_OF_AIRFLOW)
 
 
-def message_of(error: BaseException) -> str:
-    """Its message, whatever class it is of; never raises, except for Ctrl-C."""
+def message_of(
+    error: BaseException, otherwise: str | None = None, *, read: Callable[[BaseException], object] = str
+) -> str:
+    """Its message, whatever class it is of; never raises, except for Ctrl-C.
+
+    :param otherwise: what to take for it if it can't be shown; None: a text that says so
+    :param read: reads it
+    """
     try:
-        return str(error)
+        return str(read(error))
     except BaseException as wrong:
         if not is_of_job(wrong):
             raise
+        if otherwise is not None:
+            return otherwise
         return f"its message can't be shown, because that failed with {type(wrong).__name__}"
