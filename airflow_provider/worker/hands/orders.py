@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_provider.spark.job.checkpoint_folder import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.state.records import TaskKind, task_name
@@ -14,18 +16,13 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
     :param root: folder or URI of all streaming checkpoints; None: there is none
     :raises CheckpointError: if the task has no folder for its checkpoint
     """
-    task, definition, config = run.task, run.work.definition, run.work.config
+    task, definition = run.task, run.work.definition
     bounded = task.is_planner or definition.kind is TaskKind.BATCH
-    return TaskOrder(
-        task=task,
-        entry_point=definition.entry_point,
-        config=config,
-        epoch=run.epoch,
-        attempt=run.attempt,
-        run_key=definition.run_key or None,
+    folder = checkpoint_location(checkpoint_root(root, task, bounded=bounded), group_id, task, run.work.config)
+    return replace(
+        bare_order(run),
         fingerprint=run.work.fingerprint,
-        checkpoint_location=checkpoint_location(checkpoint_root(root, task, bounded=bounded), group_id, task, config),
-        name="" if task.is_planner else task_name(config),
+        checkpoint_location=folder,
         max_tasks=definition.parts,
         session_conf=definition.session_conf,
         bounded=bounded,
@@ -41,5 +38,5 @@ def bare_order(run: TaskRun) -> TaskOrder:
         epoch=run.epoch,
         attempt=run.attempt,
         run_key=run.work.definition.run_key or None,
-        name=task_name(run.work.config),
+        name="" if run.task.is_planner else task_name(run.work.config),
     )
