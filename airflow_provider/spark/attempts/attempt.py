@@ -40,8 +40,8 @@ from airflow_provider.spark.job.config_schema import config_schema_to_publish
 from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.job.loading import check_allowed, load_job
 from airflow_provider.spark.job.planning import make_plan
+from airflow_provider.spark.limits import within_limits
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
-from airflow_provider.spark.local.errors import within_limits
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.raised import is_of_job
 from airflow_provider.spark.runner import (

@@ -16,7 +16,7 @@ from airflow_provider.spark.connect.shipping import Parcels
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import EndlessLease, Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
-from airflow_provider.spark.local.errors import UsedUpError
+from airflow_provider.spark.limits import UsedUpError
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner

@@ -9,6 +9,7 @@ from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
+from airflow_provider.spark.limits import UsedUpError
 from airflow_provider.spark.local.application.spark_application import (
     APPLICATION,
     POOLS,
@@ -17,7 +18,6 @@ from airflow_provider.spark.local.application.spark_application import (
 )
 from airflow_provider.spark.local.application.watch import look_at
 from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
-from airflow_provider.spark.local.errors import UsedUpError
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from airflow_provider.spark.local.errors import within_limits
+from airflow_provider.spark.limits import within_limits
 
 T = TypeVar("T")
 

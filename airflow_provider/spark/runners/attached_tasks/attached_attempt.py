@@ -13,7 +13,8 @@ from airflow_provider.spark.attempts.attempt import ended_by, lease_over
 from airflow_provider.spark.attempts.blame import spark_to_blame
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job.fencing import AttemptGuard
-from airflow_provider.spark.local.errors import SparkGoneError, UsedUpError
+from airflow_provider.spark.limits import UsedUpError
+from airflow_provider.spark.local.errors import SparkGoneError
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.runner import (
     LastEvent,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.local.errors import UsedUpError
+from airflow_provider.spark.limits import UsedUpError
 from airflow_provider.spark.runner import TaskOrder, WarmUpEvent, WarmUpProgressed
 from airflow_provider.spark.runners.attached_tasks.attached_attempt import CANCEL_INTERVAL_S, AttachedAttempt
 from airflow_provider.spark.runners.attached_tasks.sessions import AttachedSession

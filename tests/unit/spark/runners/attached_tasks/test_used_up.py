@@ -12,7 +12,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.job.planning import SESSION_KEY
-from airflow_provider.spark.local.errors import UsedUpError, within_limits
+from airflow_provider.spark.limits import UsedUpError, within_limits
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     RunnerEvent,
