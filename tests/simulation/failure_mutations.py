@@ -304,10 +304,34 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="lets suspects wait for those that are to be tried",
-        module=f"{_RUNS}.spark_deaths.suspects",
-        edits=((" and not self._needs_trial(run))\n", ")\n"),),
+        module=f"{_RUNS}.spark_deaths.between_trials",
+        edits=((" in self.returning - tried if ", " in self.returning if "),),
         plan="sparks",
         broken=(_REST,),
+    ),
+    Mutation(
+        name="lets what needs no trial wait for all trials",
+        module=f"{_RUNS}.spark_deaths.between_trials",
+        edits=(("        if self._until_ms is not None and now_ms >= self._until_ms:\n", "        if True:\n"),),
+        unit_test="tests/unit/worker/tasks/runs/spark_deaths/test_between_trials.py",
+    ),
+    Mutation(
+        name="lets what fails again and again keep off all trials",
+        module=f"{_RUNS}.spark_deaths.between_trials",
+        edits=(("        if self._until_ms is not None and now_ms >= self._until_ms:\n", "        if False:\n"),),
+        unit_test="tests/unit/worker/tasks/runs/spark_deaths/test_between_trials.py",
+    ),
+    Mutation(
+        name="lets what fails again and again keep off the trials of other workers",
+        module=f"{_RUNS}.spark_deaths.shared_servers",
+        edits=(("            if not waiting or not self._have_come_again:\n", "            if True:\n"),),
+        unit_test="tests/unit/worker/tasks/runs/spark_deaths/test_shared_servers.py",
+    ),
+    Mutation(
+        name="lets suspects whose trials are broken off keep off the trials of others",
+        module=f"{_RUNS}.spark_deaths.suspects",
+        edits=(("            self._were_tried |= turn.batch\n", ""),),
+        unit_test="tests/unit/worker/tasks/runs/spark_deaths/test_worker_suspects.py",
     ),
     Mutation(
         name="starts nothing more when Spark has ended",

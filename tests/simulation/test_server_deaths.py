@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from enum import Enum
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from runner_events import event_of
 from simulation.clock import Clock
 
 from airflow_provider.spark import runner
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.state.records import (
     JobDefinition,
     Key,
@@ -64,6 +66,8 @@ class Server(Clock):
     :param starts: whether their queries are started before that
     :param away_ms: how long it takes until it answers again
     :param slots: of each worker; None: as many as there are tasks
+    :param faults: by task, how long after its code was called it meets a known fault of Spark, each time after one more
+        batch
     :param late_ms: how much later each further worker notices that its attached tasks have ended
     """
 
@@ -78,6 +82,7 @@ class Server(Clock):
         starts: bool = True,
         away_ms: int = 0,
         late_ms: int = 0,
+        faults: dict[TaskId, int] | None = None,
     ) -> None:
         super().__init__()
         self.deaths = 0
@@ -87,7 +92,9 @@ class Server(Clock):
         self.way = way
         self.away_ms = away_ms
         self.late_ms = late_ms
+        self.faults = faults or {}
         self.back_at = 0
+        self._batches = count(1)
         self._ended: set[tuple[TaskId, int]] = set()
         self.tasks = [TaskId("a", index) for index in range(tasks)]
         self._view = StatusView(clock=lambda: WALL_MS + self.now)
@@ -123,15 +130,7 @@ class Server(Clock):
                 self._write(status)
                 self._later(worker, status.task, status.attempt, READ_MS, events.StartWritten, number=number)
             case commands.LetBegin(task=task):
-                run = worker.runs[task]
-                if self.way.kind is TaskKind.STREAMING and (self.starts or task not in self.culprits):
-                    if self.way.detached:
-                        begun = {**run.handle, "query_id": "q"}
-                        self._later(worker, task, run.attempt, 300, runner.QueryDetached, handle=begun)
-                    else:
-                        self._later(worker, task, run.attempt, 300, runner.QueryStarted, query_id="q")
-                if task in self.culprits:
-                    self.after(self.culprits[task], lambda: self._end(worker, task, run.attempt))
+                self._call(worker, task)
             case commands.WriteStatus(status=status):
                 self._write(status)
             case commands.WriteEnd(status=status, number=number):
@@ -141,6 +140,22 @@ class Server(Clock):
                 self._later(worker, status.task, status.attempt, READ_MS, events.EndWritten, number=number)
             case commands.ArmTimer(at_ms=at_ms):
                 self.after(max(0, at_ms - self.now), lambda: self.feed(worker, events.TimerFired))
+
+    def _call(self, worker: Execution, task: TaskId) -> None:
+        """Its code is called."""
+        run = worker.runs[task]
+        if self.way.kind is TaskKind.STREAMING and (self.starts or task not in self.culprits):
+            if self.way.detached:
+                begun = {**run.handle, "query_id": "q"}
+                self._later(worker, task, run.attempt, 300, runner.QueryDetached, handle=begun)
+            else:
+                self._later(worker, task, run.attempt, 300, runner.QueryStarted, query_id="q")
+        if task in self.faults:
+            moved = QueryProgress(batch=next(self._batches), rows_per_second=1.0)
+            self._later(worker, task, run.attempt, self.faults[task], runner.TaskProgressed, progress=moved)
+            self._later(worker, task, run.attempt, self.faults[task], runner.SparkFaltered, error="null")
+        if task in self.culprits:
+            self.after(self.culprits[task], lambda: self._end(worker, task, run.attempt))
 
     def _later(
         self, worker: Execution, task: TaskId, attempt: int, ms: int, kind: type[events.Event], **fields: Any
@@ -322,6 +337,26 @@ def test_they_blame_nobody_else_either_if_all_suspects_were_tried_before(tasks: 
     server.run(30 * TRIAL_MS)
     assert server.failed == {found}
     assert server.running == {*server.tasks} - {found}
+
+
+@pytest.mark.parametrize("fails_after_ms", [1_000, 20_000, 45_000])
+@pytest.mark.parametrize("way", [Way.DETACHED, Way.ATTACHED])
+def test_what_fails_quickly_for_other_reasons_keeps_off_no_trial_of_another_worker(
+    way: Way, fails_after_ms: int
+) -> None:
+    """It was counted once, so it needs no trial, and starts again whenever it has failed."""
+    failing, tried = {TaskId("a", 1), TaskId("a", 3)}, {TaskId("a", 0), TaskId("a", 2)}
+    server = Server(4, 2, {}, way=way, faults=dict.fromkeys(failing, fails_after_ms))
+    server.run(10_000, until=lambda: server.running == {*server.tasks})
+    server.restart()
+    server.run(500)
+    server.run(10_000, until=lambda: server.running == {*server.tasks})
+    server.run(60_000, until=lambda: not failing & server.running)
+    server.restart()
+    server.run(5 * TRIAL_MS, until=lambda: not tried & server.suspected)
+    assert not tried & server.suspected
+    server.run(60_000, until=lambda: failing <= server.running)
+    assert failing <= server.running, "they start again between the trials"
 
 
 @pytest.mark.parametrize("way", [Way.DETACHED, Way.ATTACHED])

@@ -338,6 +338,7 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
     if slots < run.work.slots:
         x.do(Inform(message=f"task {run.label} wants {run.work.slots} slots, and gets {slots} of {x.slots}"))
     x.runs[task] = run = run.start(slots, alone=x.suspects.starts_alone(run, x.turn, x.runs, x.learners.with_runner))
+    x.suspects.started(run, x.turn, now_ms=x.now)
     if run.deaths and run.runs_on:  # others try no suspects meanwhile, however long its server keeps it waiting
         x.do(WriteStatus(status=run.status(TaskState.PENDING, x.settings.worker, begins_ms=x.wall)))
     x.do(StartAttempt(run=run))

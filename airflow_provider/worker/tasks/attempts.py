@@ -222,6 +222,7 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
     """Start it again, if it is still to run."""
     run = x.runs.pop(task)
     x.write_stopped(run, ended_at_ms=x.wall)
+    x.suspects.between.waits_again(task)
     if not admit(x, task, run.epoch):
         x.release_stopped(task)
 

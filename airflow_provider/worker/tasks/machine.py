@@ -430,10 +430,17 @@ def _tell_of_suspects(x: Execution) -> None:
 def _next_turn(x: Execution) -> Turn:
     if x.last_words:  # whoever is a suspect may have to start before others
         return Turn(x.last_words.tasks, NO_TASKS)
-    warming = x.learners.with_runner
-    turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now, warming=warming)
-    batch = [x.runs[task] for task in turn.only or ()]
-    if not batch or x.suspects.servers.may_begin(batch, x.status, now_ms=x.now, wall_ms=x.wall):
+    servers, server = x.suspects.servers, x.settings.server
+    turn = x.suspects.turn(
+        x.runs,
+        x.look_at_claims(),
+        slots=x.slots,
+        now_ms=x.now,
+        warming=x.learners.with_runner,
+        let_others_go_first=lambda: servers.let_others_go_first(server, x.status, now_ms=x.now, wall_ms=x.wall),
+    )
+    batch = [x.runs[task] for task in turn.batch]
+    if not batch or servers.may_begin(batch, x.status, now_ms=x.now, wall_ms=x.wall):
         return turn
     x.look_at_ms = x.look_at_ms or x.now + LOOK_MS
     return Turn(turn.blocked.union(run.task for run in batch), NO_TASKS)

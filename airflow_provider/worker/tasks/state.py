@@ -226,6 +226,7 @@ class Execution:
     def wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
         """Start its next attempt here, after this time."""
         self._began_nothing(run)
+        self.suspects.between.waits_again(run.task)
         waiting = self.runs[run.task] = run.next_attempt(delay_ms, now_ms=self.now, wall_ms=self.wall)
         self.write(waiting, TaskState.PENDING)
 

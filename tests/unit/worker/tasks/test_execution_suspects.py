@@ -405,7 +405,7 @@ def test_what_was_noted_of_a_job_is_forgotten_with_it() -> None:
     group.feed(SparkLost, task=A1, spark=1, error="gone")
     group.read(JobsSnapshot())
     assert not group.execution.evidence.failures
-    assert not group.execution.suspects.returning
+    assert not group.execution.suspects.between.returning
 
 
 def test_who_has_stood_its_trial_is_suspected_no_more_and_the_topic_is_told() -> None:

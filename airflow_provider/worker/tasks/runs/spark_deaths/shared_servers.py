@@ -9,6 +9,11 @@ does not matter: there may always be something new on a busy server, and whateve
 If several workers could begin, they do so one after the other, in the order of their names and a few seconds apart.
 Then the next one reads that the first has started. Who has had a turn lets those go first that wait and have had none
 since.
+
+What was counted and needs no trial, or starts again between two trials of its worker (``between_trials.py``), does not
+begin beside a trial of another worker. If it fails again and again, with short pauses, it would keep off the trials of
+others for ever. So it starts again once, and then lets another worker go first that waits: until that has had its turn,
+or has not begun in time though nothing kept it from it. What comes back after an end of the server does so at once.
 """
 
 from __future__ import annotations
@@ -20,12 +25,30 @@ from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.tasks.runs.runs import TaskRun
-from airflow_provider.worker.tasks.runs.spark_deaths.trials import trial_length_ms
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS, trial_length_ms
 
 APART_MS: Final = 5_000
 """How long it takes at most until others have read that a suspect was started."""
 _BEGINS_WITHIN_MS: Final = 120_000
 """A server that has just started may keep an attempt waiting for long. After this time its worker may have ended."""
+
+
+class _Quiet:
+    """For how long this worker has seen nothing that keeps it waiting, as often as it has asked."""
+
+    def __init__(self) -> None:
+        self._since_ms: int | None = None
+        self._asked_ms = 0
+
+    def ends(self) -> None:
+        self._since_ms = None
+
+    def lasts(self, turns: int, now_ms: int) -> bool:
+        """Whether it has lasted for so many turns of others."""
+        if self._since_ms is None or now_ms > self._asked_ms + APART_MS:  # nobody has looked since
+            self._since_ms = now_ms
+        self._asked_ms = now_ms
+        return now_ms >= self._since_ms + turns * APART_MS
 
 
 class SharedServers:
@@ -38,8 +61,8 @@ class SharedServers:
     def __init__(self, worker: WorkerId, *, tried_from: int) -> None:
         self._worker = worker
         self._tried_from = tried_from
-        self._quiet_since_ms: int | None = None
-        self._asked_ms = 0
+        self._quiet, self._quiet_for_others = _Quiet(), _Quiet()
+        self._have_come_again = False
         self._others_since: set[WorkerId] | None = None
         """Who has had a turn since this worker's last one; None: it has had none."""
 
@@ -48,20 +71,49 @@ class SharedServers:
         server = batch[0].runs_on
         if not server:
             return True
-        others = [said for said in status.tasks.values() if said.runs_on == server and said.worker != self._worker]
+        others = [said for said in _there(server, status) if said.worker != self._worker]
         tried = {other.worker for other in others if _is_on_trial(other, wall_ms) or _begins(other, wall_ms)}
         if tried:
-            self._quiet_since_ms = None
+            self._quiet.ends()
             if self._others_since is not None:
                 self._others_since |= tried
             return False
-        if self._quiet_since_ms is None or now_ms > self._asked_ms + APART_MS:  # nobody has looked since
-            self._quiet_since_ms = now_ms
-        self._asked_ms = now_ms
-        if now_ms < self._quiet_since_ms + self._place_among(others) * APART_MS:
+        if not self._quiet.lasts(self._place_among(others), now_ms):
             return False
-        self._quiet_since_ms, self._others_since = None, set()
+        self._quiet.ends()
+        self._others_since = set()
         return True
+
+    def let_others_go_first(self, server: str, status: StatusSnapshot, *, now_ms: int, wall_ms: int) -> bool:
+        """Whether what starts again here waits, because another worker tries a suspect, or is to do so next.
+
+        :param server: the server that this worker uses; empty: none
+        """
+        there = _there(server, status) if server else []
+        counted = [said for said in there if _is_on_trial(said, wall_ms) or _begins(said, wall_ms)]
+        if any(self._is_tried_elsewhere(said) for said in counted):
+            self._have_come_again = False
+        else:
+            waiting = {said.worker for said in there if self._is_tried_elsewhere(said) and _waits(said, wall_ms)}
+            if not waiting or not self._have_come_again:
+                return False
+            if not counted:
+                return not self._quiet_for_others.lasts(len(waiting) + 2, now_ms)
+        self._quiet_for_others.ends()
+        return all((said.running_ms(wall_ms) or 0) < TRIAL_MS for said in counted)  # longer ones keep off the others
+
+    def have_come_again(self) -> None:
+        """Something has started again here: the next turn is that of the other workers."""
+        self._have_come_again = True
+        self._quiet_for_others.ends()
+
+    def come_again_at_once(self) -> None:
+        """Their server has ended. Until suspects of it are tried, what starts again puts off nobody's trial."""
+        self._have_come_again = False
+
+    def _is_tried_elsewhere(self, said: TaskStatus) -> bool:
+        """Whether it needs a trial, and another worker has it."""
+        return said.worker != self._worker and said.deaths >= self._tried_from
 
     def _place_among(self, others: Iterable[TaskStatus]) -> int:
         """How many may begin before this worker: different for each that waits."""
@@ -71,6 +123,16 @@ class SharedServers:
         before = sum(other < self._worker for other in waiting) + some_return
         lets_others_go_first = self._others_since is not None and not waiting <= self._others_since
         return before + (len(waiting) + 1 if lets_others_go_first else 0)
+
+
+def _there(server: str, status: StatusSnapshot) -> list[TaskStatus]:
+    """The tasks on this server."""
+    return [said for said in status.tasks.values() if said.runs_on == server]
+
+
+def _waits(said: TaskStatus, wall_ms: int) -> bool:
+    """Whether it could be tried now."""
+    return said.state is TaskState.PENDING and (said.retry_at_ms is None or said.retry_at_ms <= wall_ms)
 
 
 def _is_on_trial(said: TaskStatus, wall_ms: int) -> bool:

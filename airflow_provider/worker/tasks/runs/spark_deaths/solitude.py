@@ -1,4 +1,19 @@
-"""Room for a task that is tried with nothing beside it (``suspects.py``): it waits until the rest has stopped."""
+"""Room for a task that is tried with nothing beside it (``suspects.py``): it waits until the rest has stopped.
+
+A death while a task is alone on trial does not convict it: what ran well beside it may end Spark late. But one of them
+is the reason, or people are. So its next trial comes before anything else, with nothing beside it: what runs in its
+process is told to stop, which costs no more than the death that is to be expected, and nothing begins. Only if Spark or
+the process ends once more, after nothing else was there from the task's start on, the task fails; if nothing was beside
+it at first, one death of its own Spark is enough. So no task fails because of another one, however many there are and
+whenever they end Spark, unless by something that they leave behind as they stop.
+
+What does not stop in time stays beside it, and so does a warm-up. Such a trial can acquit, and decides nothing else:
+the next one waits for twice as long, up to half an hour. A death leaves nothing beside it, so mostly one such trial is
+enough. It starves nobody: nothing stops while there is no slot for it, each wait has an end, after the trial all others
+come back, and they stop again only after another death: who fails for other reasons meanwhile, and is retried, is an
+ordinary suspect again. What stops for it is acquitted, if it has stood its own trial: two can't stop each other for
+ever.
+"""
 
 from __future__ import annotations
 

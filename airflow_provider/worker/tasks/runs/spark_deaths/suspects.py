@@ -20,20 +20,12 @@ batches that again begin with one task. A batch is at most as large as all that 
 each death at most half of the suspects, rounded up, are left: of n tasks, one that ends Spark soon after its start is
 alone on trial when it ends it for the time ``max_spark_deaths + ceil(log2(n))`` at the latest.
 
-*Verdict.* A death while a task is alone on trial does not convict it: what ran well beside it may end Spark late. But
-one of them is the reason, or people are. So its next trial comes before anything else, with nothing beside it: what
-runs in its process is told to stop, which costs no more than the death that is to be expected, and nothing begins
-(``solitude.py``). Only if Spark or the process ends once more, after nothing else was there from the task's start on,
-the task fails; if nothing was beside it at first, one death of its own Spark is enough. So no task fails because of
-another one, however many there are and whenever they end Spark, unless by something that they leave behind as they
-stop. For a process it takes two deaths anyway, because people end it; so at most this costs one death of Spark.
+Whose trial is broken off, because the task meets something else, lets those go first that have had none since.
+What needs no trial waits meanwhile, and starts again between two trials (``between_trials.py``).
 
-What does not stop in time stays beside it, and so does a warm-up. Such a trial can acquit, and decides nothing else:
-the next one waits for twice as long, up to half an hour. A death leaves nothing beside it, so mostly one such trial is
-enough. It starves nobody: nothing stops while there is no slot for it, each wait has an end, after the trial all others
-come back, and they stop again only after another death: who fails for other reasons meanwhile, and is retried, is an
-ordinary suspect again. What stops for it is acquitted, if it has stood its own trial: two can't stop each other for
-ever.
+*Verdict.* A death while a task is alone on trial does not convict it: what ran well beside it may end Spark late. So it
+is tried once more, with nothing beside it, and fails only if it ends Spark or the process then (``solitude.py``). For a
+process it takes two deaths anyway, because people end it; so at most this costs one death of Spark.
 
 What ends Spark or its process only later than a minute after its start is acquitted each time, and nobody fails. A
 stream continues from where it was. A batch task begins anew, and would never end. So after a death of Spark its trials
@@ -49,7 +41,7 @@ ends the server, or its process, a minute or two after its start may still have 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +55,7 @@ from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.accusations import Accusations
+from airflow_provider.worker.tasks.runs.spark_deaths.between_trials import BetweenTrials
 from airflow_provider.worker.tasks.runs.spark_deaths.shared_servers import SharedServers
 from airflow_provider.worker.tasks.runs.spark_deaths.solitude import Solitude, beside
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS, TrialTime, trial_length_ms, would_never_end
@@ -85,15 +78,22 @@ class Turn:
     :param blocked: these may not
     :param only: nothing else may; None: everything else may, too
     :param stop: these are to stop first
+    :param on_trial: whether those that alone may start are a batch on trial
     """
 
     blocked: Tasks = NO_TASKS
     only: Tasks | None = None
     stop: Tasks = NO_TASKS
+    on_trial: bool = True
+
+    @property
+    def batch(self) -> Tasks:
+        """The tasks that start on trial."""
+        return self.only if self.only and self.on_trial else NO_TASKS
 
     def is_alone(self, task: TaskId) -> bool:
         """Whether this task starts alone on trial."""
-        return self.only is not None and len(self.only) == 1 and task in self.only
+        return self.batch == {task}
 
 
 class Suspects:
@@ -102,7 +102,7 @@ class Suspects:
     :param max_deaths: a task may fail when so many deaths have been counted
     :param worker: whose tasks they are
     :ivar accusations: who was accused of ends of Spark
-    :ivar returning: tasks that ran when Spark or its process ended, and come back
+    :ivar between: what may begin between two trials
     :ivar condemned: tasks that are not to start again, because they have ended their worker's process
     """
 
@@ -116,8 +116,9 @@ class Suspects:
         self._acquits_at_ms = 0
         self._look_at_ms: int | None = None
         self.accusations = Accusations()
-        self.returning: set[TaskId] = set()
+        self.between = BetweenTrials()
         self._batch_of = self._batch = 0
+        self._were_tried: set[TaskId] = set()
         self._news: dict[WorkerId, list[str]] = {}
         self.condemned: set[TaskId] = set()
         self._in_a_row = 0
@@ -128,11 +129,11 @@ class Suspects:
         """Note a task that this worker has got, in case that it is a suspect."""
         if run.deaths:
             self._suspects.add(run.task)
-        if self._needs_trial(run):
+        if self.needs_trial(run):
             self._batch_of = 0
 
     def forget_jobs_but(self, jobs: Container[str]) -> None:
-        self.returning = {task for task in self.returning if task.job in jobs}
+        self.between.forget_jobs_but(jobs)
 
     # ---- deaths
 
@@ -141,7 +142,7 @@ class Suspects:
         self.wait_after(runs, event.spark, now_ms=now_ms)
         run, accused = runs[event.task], self.accusations.of(event.spark)
         error = TaskFailure.of(event.error, event.traceback)
-        self.returning.add(run.task)
+        self.between.returning.add(run.task)
         if run.began_ms is None or run.task not in accused:
             return replaced(run, alone=False, error=error)
         alone = run.alone or (_wants_solitude(run) and self._solitude.was_alone_on_spark(run))
@@ -155,7 +156,7 @@ class Suspects:
 
         :param last: the record that says that it was running
         """
-        self.returning.add(run.task)
+        self.between.returning.add(run.task)
         run = self._counted(run, alone=last.alone, process=1)
         condemned = self._was_alone(run, deaths=_ALONE)
         if condemned:
@@ -225,6 +226,9 @@ class Suspects:
         ran = frozenset(task for task in runs.active if runs[task].state is RunState.STARTED)
         self.accusations.add(spark, self._tried(runs, now_ms)[1] or ran, runs)
         self._batch_of = 0
+        self._were_tried.clear()
+        self.between.next_turn()
+        self.servers.come_again_at_once()
         calm = self._last_ms is not None and now_ms - self._last_ms >= _CALM_MS
         self._in_a_row = 1 if calm else self._in_a_row + 1
         self._last_ms = now_ms
@@ -260,13 +264,21 @@ class Suspects:
         return _without_deaths(run) if self._may_end_spark(run) and self._has_stood(run, now_ms) else run
 
     def turn(
-        self, runs: RunTable, others: Tasks = NO_TASKS, *, slots: int, now_ms: int, warming: Tasks = NO_TASKS
+        self,
+        runs: RunTable,
+        others: Tasks = NO_TASKS,
+        *,
+        slots: int,
+        now_ms: int,
+        warming: Tasks = NO_TASKS,
+        let_others_go_first: Callable[[], bool] = bool,
     ) -> Turn:
         """Which tasks may start.
 
         :param others: those that may not for other reasons
         :param slots: how many slots the worker has
         :param warming: its warm-ups
+        :param let_others_go_first: whether nothing may begin between trials because of other workers on its server
         """
         self._look_at_ms = None
         if not self._suspects:
@@ -283,10 +295,16 @@ class Suspects:
         elif self._solitude.keeps_waiting(lone, there := beside(lone, runs, warming), now_ms=now_ms):
             self._look_at_ms = now_ms + _LOOK_AGAIN_MS
             stop = frozenset(task for task in there & runs.keys() if runs[task].state is RunState.STARTED)
-            self.returning |= stop
+            self.between.returning |= stop
             return Turn(others.union(run.task for run in waiting), NO_TASKS, stop)
-        if lone is None and waiting and self._some_return(runs, others, slots=slots, now_ms=now_ms):
-            return Turn(others.union(run.task for run in waiting))
+        others |= self._held_back(runs, others, slots, now_ms, let_others_go_first)
+        if lone is None and waiting:
+            tried = frozenset(run.task for run in waiting)
+            if self.between.some_return(runs, tried, others, slots=slots, now_ms=now_ms):
+                return Turn(others | tried)
+            again = self.between.start_again(runs, others | tried, slots=slots, now_ms=now_ms)
+            if again and not let_others_go_first():
+                return Turn(others | tried, again, on_trial=False)
         batch = self._next_batch(ready, waiting) if lone is None else [lone]
         planners = [run for run in ready if run.task.is_planner]
         fitting = _fitting(batch, runs, slots) or self._next_batch(planners, waiting)
@@ -304,11 +322,19 @@ class Suspects:
         self._solitude.begins(run, there, runs)
         return not (there and _wants_solitude(run))
 
+    def started(self, run: TaskRun, turn: Turn, *, now_ms: int) -> None:
+        """A task of this turn has started."""
+        if run.runs_on and not turn.batch and (turn.only or (run.deaths and run.task not in self.between.returning)):
+            self.servers.have_come_again()
+        self.between.started(run.task, now_ms=now_ms)
+
     def begun(self, turn: Turn, runs: RunTable) -> None:
         """The tasks of this turn have started: if they are a batch on trial, the next one may be twice as large."""
-        if turn.only:
-            self._batch = 2 * len(turn.only)
-            self._batch_of = max((runs[task].deaths for task in turn.only if task in runs), default=0)
+        if turn.batch:
+            self.between.next_turn()
+            self._were_tried |= turn.batch
+            self._batch = 2 * len(turn.batch)
+            self._batch_of = max((runs[task].deaths for task in turn.batch if task in runs), default=0)
 
     def trial_ms(self, runs: RunTable, *, now_ms: int) -> int | None:
         """When to check again whether a trial is over, or may begin (monotonic milliseconds); None: none is wanted."""
@@ -326,12 +352,21 @@ class Suspects:
         own_ms = (at_ms for at_ms in (due_ms, acquits_ms) if at_ms is not None and at_ms > now_ms)
         return min((*own_ms, *(() if other_ms is None else (other_ms,))), default=None)
 
-    def _some_return(self, runs: RunTable, others: Tasks, *, slots: int, now_ms: int) -> bool:
-        """Whether something can start that ran when Spark or its process ended, and needs no trial."""
-        here = (runs[task] for task in self.returning if task in runs)
-        waiting = (run for run in here if run.state is RunState.WAITING and not self._needs_trial(run))
-        self.returning = {run.task for run in waiting}
-        return runs.busy < slots and any(runs[task].not_before_ms <= now_ms for task in self.returning - others)
+    def _held_back(
+        self, runs: RunTable, others: Tasks, slots: int, now_ms: int, let_others_go_first: Callable[[], bool]
+    ) -> Tasks:
+        """What was counted and needs no trial, if it would start again beside the trials of other workers."""
+        here = (runs[task] for task in self._suspects - self.between.returning - others if task in runs)
+        again = frozenset(
+            run.task
+            for run in here
+            if run.state is RunState.WAITING and run.not_before_ms <= now_ms and not self.needs_trial(run)
+            if run.runs_on and (runs.busy < slots or run.task.is_planner)
+        )
+        if not again or not let_others_go_first():
+            return NO_TASKS
+        self._look_at_ms = now_ms + _LOOK_AGAIN_MS
+        return again
 
     def _next_lone(self, ready: list[TaskRun], runs: RunTable, slots: int) -> TaskRun | None:
         """Who is to be tried next with nothing beside it. While there is no slot for it, nothing stops: what had this
@@ -341,9 +376,15 @@ class Suspects:
         return min(lone, key=lambda run: run.task, default=None)
 
     def _next_batch(self, ready: list[TaskRun], waiting: list[TaskRun]) -> list[TaskRun]:
-        """Those that were counted least. If others were counted more, the reason is among these: all may come back."""
+        """Those that were counted least. If others were counted more, the reason is among these: all may come back.
+        Whose trial was broken off lets those go first that have had none since.
+        """
         if not ready:
             return []
+        untried = [run for run in ready if run.task not in self._were_tried]
+        if not untried:
+            self._were_tried.difference_update(run.task for run in ready)
+        ready = untried or ready
         least = min(run.deaths for run in ready)
         batch = sorted((run for run in ready if run.deaths == least), key=lambda run: run.task)
         if any(run.deaths > least for run in waiting):
@@ -355,7 +396,7 @@ class Suspects:
         waiting, on_trial = [], []
         for task in self._suspects:
             run = runs.get(task)
-            if run is None or not self._needs_trial(run):
+            if run is None or not self.needs_trial(run):
                 continue
             if run.state is RunState.WAITING:
                 waiting.append(run)
@@ -366,7 +407,8 @@ class Suspects:
     def _has_stood(self, run: TaskRun, now_ms: int) -> bool:
         return self.time.stood_ms(run, now_ms) >= trial_length_ms(run)
 
-    def _needs_trial(self, run: TaskRun) -> bool:
+    def needs_trial(self, run: TaskRun) -> bool:
+        """Whether it starts again only on trial."""
         return run.deaths >= self._tried_from
 
     def _may_end_spark(self, run: TaskRun) -> bool:

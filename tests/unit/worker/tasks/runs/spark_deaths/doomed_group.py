@@ -12,7 +12,16 @@ from execution_settings import execution_settings
 from runner_events import event_of
 from simulation.clock import Clock
 
-from airflow_provider.spark.runner import SparkEnded, SparkLost, TaskStarted, TaskStopped, WarmUpLost
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress
+from airflow_provider.spark.runner import (
+    SparkEnded,
+    SparkFaltered,
+    SparkLost,
+    TaskProgressed,
+    TaskStarted,
+    TaskStopped,
+    WarmUpLost,
+)
 from airflow_provider.state.records import (
     JobDefinition,
     Key,
@@ -67,6 +76,7 @@ class Doomed(Clock):
     :param stops_ms: by task, how long it takes to stop when it is told to; 500 ms for others
     :param hangs_ms: by task, how long its code takes to notice that its Spark has ended; 500 ms for others
     :param warm_ups: by task, how long after its start its warm-up ends what they end
+    :param faults: by task, how long after its start it meets a known fault of Spark, each time after one more batch
     :param slots: of each worker; None: as many as there are tasks
     """
 
@@ -83,6 +93,7 @@ class Doomed(Clock):
         stops_ms: Mapping[TaskId, int] | None = None,
         hangs_ms: Mapping[TaskId, int] | None = None,
         warm_ups: Mapping[TaskId, int] | None = None,
+        faults: Mapping[TaskId, int] | None = None,
     ) -> None:
         super().__init__()
         self.deaths = 0
@@ -92,8 +103,10 @@ class Doomed(Clock):
         self.rng = random.Random(seed)
         self.slots = slots or tasks
         self.stops_ms, self.hangs_ms, self.warm_ups = stops_ms or {}, hangs_ms or {}, warm_ups or {}
+        self.faults = faults or {}
         self.tasks = [TaskId("a", index) for index in range(tasks)]
         self._numbers = count(1)
+        self._batches = count(1)
         self._epochs = count(1)
         self._view = StatusView(clock=lambda: WALL_MS + self.now)
         self._will_read = False
@@ -246,6 +259,10 @@ class Doomed(Clock):
     def _begins(self, process: Process, task: TaskId) -> None:
         attempt = process.machine.runs[task].attempt
         process.on_spark[task] = attempt
+        if task in self.faults:
+            moved = QueryProgress(batch=next(self._batches), rows_per_second=1.0)
+            self._later(process, task, attempt, self.faults[task], TaskProgressed, progress=moved)
+            self._later(process, task, attempt, self.faults[task], SparkFaltered, error="null")
         if task in self.culprits:
             self.after(self.rng.randint(*self.culprits[task]), lambda: self._acts(process, task, attempt))
 

@@ -100,6 +100,74 @@ def test_a_quiet_time_before_an_earlier_death_of_the_server_does_not_count() -> 
     assert worker.may_begin(HOUR_MS + APART_MS, said(W1, **WAITS))
 
 
+# ---- what starts again without a trial
+
+
+class Again:
+    """A worker whose tasks start again, each time for another reason than the end of their server."""
+
+    def __init__(self) -> None:
+        self.servers = SharedServers(W2, tried_from=2)
+        self.servers.have_come_again()
+
+    def waits(self, at_ms: int, *there: TaskStatus, server: str = SERVER) -> bool:
+        status = StatusSnapshot(tasks={each.task: each for each in there})
+        return self.servers.let_others_go_first(server, status, now_ms=at_ms, wall_ms=at_ms)
+
+    def waits_ms(self, at_ms: int, *there: TaskStatus) -> int:
+        """How long it waits from now on, if nothing else is written."""
+        return next(ms for ms in range(0, HOUR_MS, APART_MS) if not self.waits(at_ms + ms, *there))
+
+
+def test_what_starts_again_lets_a_worker_go_first_that_waits_for_its_trial() -> None:
+    """With pauses of a few seconds, the other one would never begin."""
+    worker, other = Again(), Waiting(W1)
+    again = said(W2, spark_deaths=1, state=TaskState.PENDING)
+    assert worker.waits_ms(0, said(W1, **WAITS)) > other.begins_after_ms(0, again) + APART_MS, "but not for ever"
+    worker.servers.have_come_again()
+    assert worker.waits(HOUR_MS, said(W1, **WAITS)), "each time"
+
+
+def test_it_starts_again_when_the_trial_of_the_other_one_is_over() -> None:
+    worker, on_trial = Again(), said(W1, spark_deaths=2, started_at_ms=1_000)
+    assert worker.waits(1_000, on_trial)
+    assert worker.waits(TRIAL_MS, on_trial)
+    assert not worker.waits(TRIAL_MS + 1_000, on_trial), "however long the trial of a batch task takes"
+    assert not worker.waits(TRIAL_MS + 2_000, said(W1, **WAITS)), "that one has had its turn"
+
+
+def test_it_waits_until_a_suspect_would_be_tried_beside_no_other_suspect() -> None:
+    """Only then the other one begins."""
+    worker, neighbour = Again(), said(W2, spark_deaths=1)
+    assert worker.waits(TRIAL_MS - 1, said(W1, **WAITS), neighbour)
+    assert worker.waits_ms(TRIAL_MS, said(W1, **WAITS), neighbour) == 3 * APART_MS
+
+
+def test_a_long_trial_of_a_task_beside_it_does_not_keep_it_waiting() -> None:
+    """Until this is over, the other one does not begin."""
+    neighbour = said(W3, kind=TaskKind.BATCH, spark_deaths=1, acquitted=3)
+    assert Again().waits_ms(0, said(W1, **WAITS), neighbour) == TRIAL_MS
+
+
+def test_it_waits_for_nobody_else() -> None:
+    worker = Again()
+    assert not worker.waits(0, server="")
+    assert not worker.waits(0, said(W2, **WAITS)), "a task of its own worker"
+    assert not worker.waits(0, said(W1, runs_on="sc://another", **WAITS))
+    assert not worker.waits(0, said(W1, spark_deaths=1)), "no trial is wanted"
+    assert not worker.waits(0, said(W1, retry_at_ms=HOUR_MS, **WAITS)), "it waits for something else"
+
+
+def test_when_their_server_has_ended_what_starts_again_does_so_at_once() -> None:
+    """No trial begins before all others have come back."""
+    worker = Again()
+    worker.servers.come_again_at_once()
+    assert not worker.waits(0, said(W1, **WAITS))
+
+
+# ---- its record
+
+
 def test_a_record_says_on_which_server_its_task_runs_and_says_nothing_of_a_spark_of_its_own() -> None:
     there, own = said(W1), said(W1, runs_on="")
     assert there.to_json()["runs_on"] == SERVER

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from executor_bench import A0, A1, A2, ME, bench
 from runner_events import order_for
+from suspected_runs import knowing, run_of, running, table, tasks
 from turned_clock import time_passes
 
 from airflow_provider.spark.runner import SparkEnded, SparkLost
-from airflow_provider.state.records import JobDefinition, TaskKind, TaskState, TaskStatus, TaskWork
-from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
+from airflow_provider.values.model import Epoch, WorkerId, planner_of
 from airflow_provider.worker.tasks.runs.last_record import first_run
 from airflow_provider.worker.tasks.runs.run_state import RunState
-from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Suspects, Turn
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
@@ -146,38 +146,8 @@ async def test_a_stream_on_trial_lets_the_next_one_begin_when_it_has_stood_it() 
 # ---- the rule
 
 
-def run_of(
-    index: int, *, deaths: int = 0, state: RunState = RunState.WAITING, began_ms: int | None = None, **more: Any
-) -> TaskRun:
-    task = TaskId("a", index)
-    work = TaskWork(definition=JobDefinition(name="a", entry_point="m:f"), task=task, config={}, fingerprint="f")
-    run = TaskRun(work=work, epoch=Epoch(1), spark_deaths=deaths, state=state, began_ms=began_ms, attempt=deaths + 1)
-    return replace(run, **more)
-
-
-def running(index: int, deaths: int, began_ms: int, **more: Any) -> TaskRun:
-    return run_of(index, deaths=deaths, state=RunState.STARTED, began_ms=began_ms, **more)
-
-
-def table(*runs: TaskRun) -> RunTable:
-    made = RunTable()
-    made.update({run.task: run for run in runs})
-    return made
-
-
-def knowing(runs: RunTable, max_deaths: int = 3) -> Suspects:
-    suspects = Suspects(max_deaths, ME)
-    for run in runs.values():
-        suspects.admit(run)
-    return suspects
-
-
 def death_of(run: TaskRun, spark: int = 1, error: str = "gone") -> SparkLost:
     return SparkLost(order=order_for(run.task), spark=spark, error=error)
-
-
-def tasks(*indexes: int) -> Tasks:
-    return frozenset(TaskId("a", index) for index in indexes)
 
 
 def test_with_one_chance_left_tasks_run_one_after_the_other_and_nothing_begins_beside() -> None:
@@ -234,6 +204,18 @@ def test_batches_grow_while_nothing_ends() -> None:
 def test_those_that_were_counted_less_come_back_together_before_the_others() -> None:
     runs = table(run_of(0, deaths=3), run_of(1, deaths=3), *(run_of(index, deaths=2) for index in range(2, 9)))
     assert knowing(runs).turn(runs, slots=99, now_ms=0).only == tasks(*range(2, 9))
+
+
+def test_whose_trial_is_broken_off_lets_those_go_first_that_have_had_none() -> None:
+    """Otherwise what was counted less, and fails again and again, keeps off the trials of the others for ever."""
+    runs = table(run_of(0, deaths=2), run_of(1, deaths=3), run_of(2, deaths=3))
+    suspects, tried = knowing(runs), []
+    for _ in range(6):
+        turn = suspects.turn(runs, slots=9, now_ms=0)
+        assert turn.only is not None
+        tried.append(turn.only)
+        suspects.begun(turn, runs)
+    assert tried == 2 * [tasks(0), tasks(1), tasks(2)]
 
 
 def test_what_ran_and_needs_no_trial_comes_back_before_all_trials() -> None:
