@@ -226,7 +226,7 @@ def _learns(by_this_worker: Iterable[LearnerTask], jobs: JobsSnapshot) -> Text:
 
 def _where_or_why(last: TaskStatus | None, status: StatusSnapshot) -> str:
     """The server of a detached task, or what keeps a task waiting."""
-    return f"detached on {last.server}" if last and last.server else kept_waiting_by(last, status)
+    return f"detached on {last.server}" if last and last.server else kept_waiting_by(last, status, alike=True)
 
 
 def _about(last: TaskStatus | None, slots: int, wall_ms: int) -> str:

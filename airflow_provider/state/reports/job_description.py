@@ -26,7 +26,7 @@ class TaskDescription:
     :param config: its own; for the planner the job's
     :param last: its last status in this run; None: no worker has it, or had it
     :param state: as shown to people
-    :param waits_for: what keeps its worker from running it, in words
+    :param waits_for: what it waits for, or its worker, in words
     """
 
     task: TaskId

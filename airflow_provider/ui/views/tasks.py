@@ -77,7 +77,7 @@ class TaskLine:
     """A task as a line of a table. Times are wall clock, milliseconds since 1970.
 
     :param lag: how far it is behind; None: it is no running stream
-    :param waits_for: what keeps its worker from running it, in words
+    :param waits_for: what it waits for, or its worker, in words
     :param server: where it runs even without its worker; empty: nowhere
     """
 

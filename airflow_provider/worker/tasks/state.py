@@ -267,7 +267,8 @@ class Execution:
         self.do(WriteStart(number=run.number, status=run.status(TaskState.RUNNING, self.settings.worker)))
 
     def write(self, run: TaskRun, state: TaskState) -> None:
-        self.do(WriteStatus(status=run.status(state, self.settings.worker)))
+        tried = state is TaskState.PENDING and self.suspects.needs_trial(run)
+        self.do(WriteStatus(status=run.status(state, self.settings.worker, waits_for_trial=tried)))
 
     def write_stopped(self, run: TaskRun, *, ended_at_ms: int | None) -> None:
         """Write that it has stopped, and remember it in case the task comes back before the record is read.

@@ -32,7 +32,7 @@ _RARE: Final = {
     **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone", "acquitted"), 0),
     **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to"), None),
     **dict.fromkeys(("stalled_since_ms", "begins_ms"), None),
-    **dict.fromkeys(("alone", "kept", "last_try"), False),
+    **dict.fromkeys(("alone", "kept", "last_try", "waits_for_trial"), False),
     "runs_on": "",
 }
 """Fields that are only written if they differ from this."""
@@ -160,6 +160,7 @@ class TaskStatus(Counted):
     :param last_try: whether its retries are used up, and it has one try more elsewhere
     :param stalled_since_ms: for a running stream that has not moved for longer than expected: when it last did (wall
         clock, milliseconds since 1970)
+    :param waits_for_trial: for a pending task: whether it is a suspect that starts again only on trial
     :param begins_ms: for a pending suspect on such a server: when it was started (wall clock, milliseconds since 1970);
         its code is called at any moment
     :param runs_on: the URL of the Spark Connect server on which its worker runs tasks, and others may, too; empty: its
@@ -201,6 +202,7 @@ class TaskStatus(Counted):
     failed_on: tuple[Annotated[WorkerId, TEXT], ...] = ()
     last_try: bool = False
     stalled_since_ms: Annotated[int, COUNT] | None = None
+    waits_for_trial: bool = False
     begins_ms: Annotated[int, COUNT] | None = None
     runs_on: Annotated[str, TEXT] = ""
 

@@ -12,6 +12,7 @@ from airflow_provider.state.records import Halt, TaskState, TaskStatus, WorkerPh
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_watched, present
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.state.views.task_progress.awaited_trials import awaited_trial
 from airflow_provider.state.views.task_progress.task_places import effective_status, effective_statuses
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
@@ -69,12 +70,17 @@ def _shown(
     return last if state is last.state else replaced(last, state=state)
 
 
-def kept_waiting_by(last: TaskStatus | None, status: StatusSnapshot) -> str:
-    """The condition that keeps the worker of a waiting task from running any; usually empty."""
+def kept_waiting_by(last: TaskStatus | None, status: StatusSnapshot, *, alike: bool = False) -> str:
+    """The condition that keeps the worker of a waiting task from running any, or else its trial; usually empty.
+
+    :param alike: the same words for all that wait for the same
+    """
     if last is None or last.state is not TaskState.PENDING:
         return ""
     said = status.workers.get(last.worker)
-    return "" if said is None or said.state is WorkerPhase.LEFT else said.condition
+    if said is None or said.state is WorkerPhase.LEFT:
+        return ""
+    return said.condition or awaited_trial(last, status, place=not alike)
 
 
 def shown_statuses(

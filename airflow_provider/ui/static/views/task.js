@@ -47,7 +47,7 @@ export function openTask({ job, index }, { about, me, again }) {
       el("p", { class: "headline" }, badge(line.state), line.worker && el("span", {}, `at ${line.worker}`), line.slots > 1 && el("span", {}, `takes ${count(line.slots, "slot")}`), line.attempt && el("span", {}, `attempt ${line.attempt}`), line.failures > 0 && muted(`${count(line.failures, "failed attempt")}, ${retries === null ? "tried again without limit" : `${count(retries, "retry", "retries")} allowed`}`), ["running", "stalled"].includes(line.state) && line.started_at_ms && el("span", {}, "for ", counting(line.started_at_ms)), line.took_ms !== null && el("span", {}, `took ${span(line.took_ms)}`)),
       halt && el("p", {}, `stopped by ${halt.by || "somebody"}, ${clock(halt.at_ms)}, until it is restarted`),
       line.server && el("p", {}, `detached: it runs on ${line.server}, also while its worker is away`),
-      (line.progress || line.waits_for) && el("p", {}, line.progress || `its worker: ${line.waits_for}`),
+      (line.progress || line.waits_for) && el("p", {}, line.progress || line.waits_for),
       line.lag && el("p", {}, lagWords(line.lag)),
       acts,
       message && [el("h3", {}, "Error"), el("pre", { class: "wrong" }, message)],

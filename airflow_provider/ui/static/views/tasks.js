@@ -37,7 +37,7 @@ export function tasksView({ about, me, again }) {
     { name: "Started", head: sorted("Started", "started"), cell: (task) => clock(task.started_at_ms) },
     { name: "Took", head: sorted("Took", "took"), class: "number", cell: (task) => (["running", "stalled"].includes(task.state) && task.started_at_ms ? counting(task.started_at_ms) : span(task.took_ms)) },
     ...(address.get("order") === "behind" || lines.some((task) => task.lag) ? [behind] : []),
-    { name: "Says", class: "wide", cell: (task) => (task.error ? el("span", { class: "wrong" }, task.error) : muted(task.progress || task.waits_for)) },
+    { name: "Says", class: "wide", cell: (task) => [task.waits_for && el("div", { class: "muted" }, task.waits_for), task.error ? el("span", { class: "wrong" }, task.error) : muted(task.progress)] },
   ];
 
   function show({ lines, page, size, found, tasks, counts }) {

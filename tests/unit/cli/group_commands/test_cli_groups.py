@@ -108,6 +108,18 @@ def test_what_keeps_a_worker_from_running_its_tasks_is_told_beside_those_that_wa
     assert wrong == ("job a: 1 task has failed",), "that Spark starts is no fault"
 
 
+def test_a_suspect_that_is_pending_says_that_it_waits_for_its_trial() -> None:
+    waits = replace(BUSY.tasks[A0], state=TaskState.PENDING, worker=W1, spark_deaths=2, waits_for_trial=True)
+    status = replace(BUSY, tasks={**BUSY.tasks, A0: waits, A1: replace(waits, task=A1)})
+    lines = "\n".join(as_lines(describe(coordinator("w1", "w2"), JOBS, status)))
+    assert "task a:0: pending at w1, attempt 1, suspected 2 times, waits for its trial\n" in lines
+    assert "task a:1: pending at w1, attempt 1, suspected 2 times, waits for its trial: 1 task before it\n" in lines
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(render("g", JOBS, status, wall_ms=0))
+    assert "pending (waits for its trial): a:0, a:1" in captured.get()
+
+
 def test_that_a_worker_waits_for_its_next_process_is_no_fault_while_it_is_in_the_group() -> None:
     waits = f"{Awaited.PROCESS.in_words} (since 12:00:00 UTC)"
     workers = {name: replace(said, awaits=Awaited.PROCESS, condition=waits) for name, said in BUSY.workers.items()}

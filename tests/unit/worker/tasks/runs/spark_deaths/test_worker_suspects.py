@@ -86,6 +86,7 @@ async def test_under_which_task_spark_has_ended_three_times_that_fails_and_its_n
         worker.runner.lose(A1, A0, spark=2)
         await worker.runs(A0)
         await worker.becomes(A1, TaskState.PENDING)
+        assert [worker.told(task).waits_for_trial for task in (A0, A1)] == [False, True]
         worker.runner.lose(A0, spark=3)
         await worker.becomes(A0, TaskState.FAILED)
         error = worker.told(A0).error
