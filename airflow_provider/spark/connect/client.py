@@ -8,6 +8,7 @@ import concurrent.futures
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, start_id
@@ -48,10 +49,16 @@ def require_client() -> str:
     return str(pyspark.__version__)
 
 
-def open_session(settings: ConnectSettings, user_agent: str, session_id: str | None = None) -> SparkSession:
+def open_session(
+    settings: ConnectSettings,
+    user_agent: str,
+    session_id: str | None = None,
+    before_functions: Callable[[], None] | None = None,
+) -> SparkSession:
     """Open a session. The server creates it with the first call.
 
     :param session_id: a new id by default
+    :param before_functions: called before the first request that may carry a Python function
     """
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -63,6 +70,10 @@ def open_session(settings: ConnectSettings, user_agent: str, session_id: str | N
     channel.set("token", settings.token or None)
     if session_id is not None:
         channel.set("session_id", session_id)
+    if before_functions is not None:
+        from airflow_provider.spark.connect.python_functions import BeforeFunctions
+
+        channel.add_interceptor(BeforeFunctions(before_functions))
     session = SparkSession(connection=channel)
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
     _mark_starts(session)

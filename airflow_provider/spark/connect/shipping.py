@@ -31,25 +31,21 @@ class Parcels:
         self._path = threading.Lock()
         self._folder: ScratchFolder | None = None
         self._archives: dict[str, Path | None] = {}
-        self._found: dict[tuple[str, bool], list[Path]] = {}
-        """By module, and whether it was imported when it was looked for. To look takes tenths of a second: too long for
-        each of a thousand tasks, which would wait for each other."""
+        self._found: dict[str, list[Path]] = {}
+        """By module. To look takes tenths of a second: too long for each of a thousand tasks, which would wait for each
+        other."""
 
-    def send(self, session: SparkSession, module: str, sent: frozenset[str]) -> frozenset[str]:
-        """Let functions of this session import the modules of the job in ``module``, as far as they are known: its
-        import may add to the path.
-
-        :param sent: the archives that the session has
-        :returns: those that it has got now
+    def send(self, session: SparkSession, module: str) -> None:
+        """Let functions of this session import the modules of the job in ``module``, which has been imported: that may
+        have added to the path.
         """
-        archives = [str(archive) for archive in self._of(module) if str(archive) not in sent]
+        archives = [str(archive) for archive in self._of(module)]
         if archives:
             try:
                 with self._sending:
                     _send(session, archives)
             finally:
                 self._take_from_path(archives)
-        return frozenset(archives)
 
     def _take_from_path(self, archives: list[str]) -> None:
         """PySpark adds them to this process's import path, too. But they are deleted before this process ends, and it
@@ -68,10 +64,9 @@ class Parcels:
 
     def _of(self, module: str) -> list[Path]:
         with self._lock:
-            looked_for = module, module in sys.modules
-            if looked_for not in self._found:
-                self._found[looked_for] = self._look_for(module)
-            return self._found[looked_for]
+            if module not in self._found:
+                self._found[module] = self._look_for(module)
+            return self._found[module]
 
     def _look_for(self, module: str) -> list[Path]:
         if self._folder is None:

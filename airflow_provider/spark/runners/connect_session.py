@@ -107,7 +107,6 @@ class ConnectSession:
         self._tell_every_s = tell_every_s
         self._session: SparkSession | None = None
         self._has_opened = False
-        self._sent: frozenset[str] = frozenset()
         self._released = False
         self._given_up = False
         self._ends = threading.Lock()
@@ -135,9 +134,12 @@ class ConnectSession:
             session.registerProgressHandler(self._counts)  # type: ignore[arg-type]  # a call is all that it takes
             bind_session(session)
             self._has_opened = True
-        if self._module:
-            self._sent |= self._parcels.send(self._session, self._module, self._sent)
         return self._session
+
+    def _send_modules(self) -> None:
+        """Not sooner than they are needed: the import of the job may have added to the path."""
+        if self._module and self._session is not None:
+            self._parcels.send(self._session, self._module)
 
     def _begin(self) -> SparkSession:
         """Open a session that nobody has used: an attempt may have been lost before it was recorded."""
@@ -170,7 +172,7 @@ class ConnectSession:
 
     def _free(self, session_id: str) -> SparkSession | None:
         """None: the session was already used. It has been ended."""
-        session = open_session(self._settings, self._name, session_id)
+        session = open_session(self._settings, self._name, session_id, self._send_modules)
         try:
             if session.conf.get(_OWNER, None) is None:
                 return session

@@ -55,7 +55,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return looks
 
 
-def test_what_the_tasks_of_a_job_import_is_looked_for_before_and_after_their_module_is_imported(
+def test_what_the_tasks_of_a_job_import_is_looked_for_once(
     looks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for each of a thousand tasks: each would wait until all others have parsed these files."""
@@ -63,19 +63,17 @@ def test_what_the_tasks_of_a_job_import_is_looked_for_before_and_after_their_mod
     (tmp_path / "late").mkdir()
     (tmp_path / "late" / f"{HELP}.py").touch()
     (tmp_path / "parcel_job.py").write_text(f"import sys\nsys.path.append({str(tmp_path / 'late')!r})\nimport {HELP}")
-    parcels, sessions = Parcels(), [Session() for _ in range(3)]
-    first: list[frozenset[str]] = [send(parcels, session, module="parcel_job") for session in sessions]
-    assert [HELP in session.sent for session in sessions] == [False] * 3
     importlib.import_module("parcel_job")
-    for session, sent in zip(sessions, first, strict=True):
-        send(parcels, session, sent, "parcel_job")
+    parcels, sessions = Parcels(), [Session() for _ in range(3)]
+    for session in sessions:
+        send(parcels, session, "parcel_job")
     assert [session.sent for session in sessions] == [{"airflow_provider", "parcel_job", HELP}] * 3
-    assert looks == ["parcel_job"] * 2
+    assert looks == ["parcel_job"]
     parcels.close()
 
 
-def send(parcels: Parcels, session: Any, sent: frozenset[str] = frozenset(), module: str = __name__) -> frozenset[str]:
-    return parcels.send(session, module, sent)
+def send(parcels: Parcels, session: Any, module: str = __name__) -> None:
+    parcels.send(session, module)
 
 
 def test_sessions_do_not_wait_until_others_have_been_sent_theirs() -> None:
@@ -83,7 +81,7 @@ def test_sessions_do_not_wait_until_others_have_been_sent_theirs() -> None:
     parcels, together = Parcels(), threading.Barrier(2)
     sessions: list[Any] = [Session(together=together) for _ in range(2)]
     path = list(sys.path)
-    threads = [threading.Thread(target=parcels.send, args=(each, __name__, frozenset())) for each in sessions]
+    threads = [threading.Thread(target=parcels.send, args=(each, __name__)) for each in sessions]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -33,7 +33,7 @@ class Session:
         print(Path(archives[0]).parent, flush=True)
 
 parcels = Parcels()
-parcels.send(Session(), "a_job", frozenset())
+parcels.send(Session(), "a_job")
 sys.stdin.read()
 """
 

@@ -1,0 +1,61 @@
+"""Tells when a request to a server is about to carry a Python function, so that what this imports can be sent first.
+
+Most tasks have none. Modules for each of a thousand sessions would cost the server gigabytes of its disk, and a part of
+the time of their starts.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+
+_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}".encode()
+_CALLS: Final = ("/AnalyzePlan", "/ExecutePlan")
+_COMPRESSED: Final = "compressed_operation"
+"""So are very large plans, since Spark 4.2."""
+
+
+def may_carry_function(request: Any) -> bool:
+    """Whether a request may have a Python function in it, however deep in its plan. Each one comes with the version of
+    the Python that has pickled it. If this is found in another text, or a plan is compressed, a parcel is sent in vain.
+
+    :param request: PySpark's message; or bytes, if it is a call of this package, which carries none
+    """
+    if isinstance(request, bytes):
+        return False
+    return _PYTHON in request.SerializeToString() or any(_is_compressed(each) for _, each in request.ListFields())
+
+
+def _is_compressed(part: Any) -> bool:
+    """:param part: of a request: its plan, or what is asked about a plan"""
+    plan = getattr(part, "plan", part)
+    return hasattr(plan, _COMPRESSED) and plan.HasField(_COMPRESSED)
+
+
+class BeforeFunctions(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    """Calls ``prepare`` once, before the first request of a session that may carry a function. If it raises, so does
+    the call, and the next such request tries again. Any thread may use the session.
+    """
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        self._prepare = prepare
+        self._lock = threading.Lock()
+        self._done = False
+
+    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        return self._next(continuation, details, request)
+
+    def intercept_unary_stream(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        return self._next(continuation, details, request)
+
+    def _next(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        if not self._done and details.method.endswith(_CALLS) and may_carry_function(request):
+            with self._lock:
+                if not self._done:
+                    self._prepare()
+                    self._done = True
+        return continuation(details, request)
