@@ -16,7 +16,7 @@ from runner_events import event_of
 from simulation.clock import Clock
 
 from airflow_provider.spark import runner
-from airflow_provider.spark.local.streaming.query_progress import QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.state.records import (
     JobDefinition,
     Key,
@@ -66,6 +66,7 @@ class Server(Clock):
     :param starts: whether their queries are started before that
     :param away_ms: how long it takes until it answers again
     :param slots: of each worker; None: as many as there are tasks
+    :param first_batch_ms: how long the first batch of each stream takes; the code of a culprit is called in it
     :param faults: by task, how long after its code was called it meets a known fault of Spark, each time after one more
         batch
     :param late_ms: how much later each further worker notices that its attached tasks have ended
@@ -82,6 +83,7 @@ class Server(Clock):
         starts: bool = True,
         away_ms: int = 0,
         late_ms: int = 0,
+        first_batch_ms: int = 0,
         faults: dict[TaskId, int] | None = None,
     ) -> None:
         super().__init__()
@@ -92,6 +94,7 @@ class Server(Clock):
         self.way = way
         self.away_ms = away_ms
         self.late_ms = late_ms
+        self.first_batch_ms = first_batch_ms
         self.faults = faults or {}
         self.back_at = 0
         self._batches = count(1)
@@ -150,6 +153,8 @@ class Server(Clock):
                 self._later(worker, task, run.attempt, 300, runner.QueryDetached, handle=begun)
             else:
                 self._later(worker, task, run.attempt, 300, runner.QueryStarted, query_id="q")
+            moves_ms = 300 + self.first_batch_ms
+            self._later(worker, task, run.attempt, moves_ms, runner.TaskProgressed, progress=QueryMoves())
         if task in self.faults:
             moved = QueryProgress(batch=next(self._batches), rows_per_second=1.0)
             self._later(worker, task, run.attempt, self.faults[task], runner.TaskProgressed, progress=moved)
@@ -262,6 +267,20 @@ def test_who_ends_the_server_before_its_query_has_started_is_found_too(workers: 
     assert server.deaths <= workers * most_deaths(16)
     server.run(30 * TRIAL_MS)
     assert server.running == {*server.tasks} - {found}
+
+
+@pytest.mark.parametrize("way", [Way.DETACHED, Way.ATTACHED])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_who_ends_a_busy_server_by_its_first_batch_is_found_though_that_takes_minutes(workers: int, way: Way) -> None:
+    """With 1,000 streams that start at the same time, a real one takes four minutes."""
+    found = TaskId("a", 5)
+    server = Server(16, workers, {found: 190_000}, way=way, first_batch_ms=200_000)
+    server.run(12 * 3_600_000, until=lambda: bool(server.failed))
+    assert server.failed == {found}
+    assert server.deaths <= workers * most_deaths(16)
+    server.run(12 * 3_600_000, until=lambda: server.running == {*server.tasks} - {found})
+    assert server.running == {*server.tasks} - {found}
+    assert server.failed == {found}
 
 
 @pytest.mark.parametrize("way", Way)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.spark.connect.grpc_calls.protobuf import Message, message, number, text
-from airflow_provider.spark.local.streaming.query_progress import QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryProgress, is_in_batch
 
 _SESSION_ID: Final = 1
 _USER_CONTEXT: Final = 2
@@ -62,7 +62,8 @@ _MANAGER_RESULT: Final = 11
 _RESULT_STATUS: Final = 2
 _RESULT_PROGRESS: Final = 3
 _RESULT_EXCEPTION: Final = 5
-_IN_BATCH: Final = 3
+_STATUS_MESSAGE: Final = 1
+_TRIGGER_ACTIVE: Final = 3
 _IS_ACTIVE: Final = 4
 _PROGRESS_JSON: Final = 5
 _EXCEPTION_MESSAGE: Final = 1
@@ -89,7 +90,7 @@ class QueryStatus:
     """What a query does now.
 
     :param is_active: whether it is running
-    :param in_batch: whether it is in a batch, or looks for one
+    :param in_batch: whether it is in a batch, looks for one, or has not come so far since its start
     """
 
     is_active: bool
@@ -173,7 +174,8 @@ def read_status(answers: Iterable[bytes]) -> QueryStatus:
     status = _result(answers, _QUERY_RESULT).message(_RESULT_STATUS)
     if status is None:
         raise NoAnswerInItError("it does not say whether the query runs")
-    return QueryStatus(is_active=bool(status.number(_IS_ACTIVE)), in_batch=bool(status.number(_IN_BATCH)))
+    in_batch = is_in_batch(status.text(_STATUS_MESSAGE), trigger_active=bool(status.number(_TRIGGER_ACTIVE)))
+    return QueryStatus(is_active=bool(status.number(_IS_ACTIVE)), in_batch=in_batch)
 
 
 def read_last_progress(answers: Iterable[bytes]) -> QueryProgress | None:

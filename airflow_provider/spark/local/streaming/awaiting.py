@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress, is_in_batch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -69,7 +69,8 @@ def await_termination(
 
     try:
         while not query.awaitTermination(every_s):  # type: ignore[arg-type]  # Spark takes parts of seconds, too
-            look(in_batch=bool(query.status["isTriggerActive"]))
+            status = query.status
+            look(in_batch=is_in_batch(status["message"], trigger_active=status["isTriggerActive"]))
     except Exception as failed:
         if _is_failed_query(failed):
             with contextlib.suppress(Exception):  # that it failed matters more

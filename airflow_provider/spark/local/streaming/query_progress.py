@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider.spark.local.streaming.source_lag import lag_of, most_offsets
 from airflow_provider.values.lag import NOTHING_SAID, Lag
+
+_INITIALIZING: Final = "Initializing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,15 @@ class QueryProgress:
 @dataclass(frozen=True, slots=True)
 class QueryMoves:
     """The query is between two batches, or has found nothing to read. There is nothing new to tell of it."""
+
+
+def is_in_batch(message: str, *, trigger_active: bool) -> bool:
+    """Whether a query is in a batch, looks for one, or has not come so far since its start.
+
+    :param message: what Spark says that it does
+    :param trigger_active: what Spark says besides; not yet before the first batch
+    """
+    return trigger_active or message.startswith(_INITIALIZING)
 
 
 def _total(name: str, said: Mapping[str, Any]) -> Any:

@@ -29,12 +29,14 @@ class Liveness:
 
     :param moved_ms: when it last moved, as far as it is known (monotonic milliseconds); None: it is not running
     :param seen_ms: since when its movement has been seen in this process (monotonic milliseconds); None: it is not
+    :param first_ms: when it first moved since then (monotonic milliseconds); None: it has not yet
     :param longest_ms: how long the longest of its last batches took
     :param stalled_since_ms: when it had last moved, if it is stalled (wall clock, milliseconds since 1970)
     """
 
     moved_ms: int | None = None
     seen_ms: int | None = None
+    first_ms: int | None = None
     longest_ms: int = 0
     stalled_since_ms: int | None = None
 
@@ -47,14 +49,15 @@ class Liveness:
 
     def unseen(self) -> Liveness:
         """It may still run, and nobody sees whether it moves."""
-        return replaced(self, seen_ms=None)
+        return replaced(self, seen_ms=None, first_ms=None)
 
     def moved(self, now_ms: int, batch_ms: int | None = None) -> Liveness:
         """:param batch_ms: how long the batch that has ended took; None: it is between two batches"""
         longest_ms = self.longest_ms
         if batch_ms is not None:
             longest_ms = max(batch_ms, longest_ms - longest_ms // _FORGOTTEN)
-        return Liveness(moved_ms=now_ms, seen_ms=self._seen_ms(now_ms), longest_ms=longest_ms)
+        first_ms = now_ms if self.first_ms is None else self.first_ms
+        return Liveness(moved_ms=now_ms, seen_ms=self._seen_ms(now_ms), first_ms=first_ms, longest_ms=longest_ms)
 
     def stalled(self, now_ms: int, wall_ms: int) -> Liveness:
         assert self.moved_ms is not None, "only what runs stalls"

@@ -91,7 +91,9 @@ def test_who_wakes_when_its_successor_has_its_session_leaves_it_alone(monkeypatc
             self[name] = value
 
     session = SimpleNamespace(conf=FreezesWhenItClaims())
-    monkeypatch.setattr(connect_session, "open_session", lambda settings, user_agent, session_id: session)
+    monkeypatch.setattr(
+        connect_session, "open_session", lambda settings, user_agent, session_id, before_functions: session
+    )
     monkeypatch.setattr(connect_session, "hang_up", hung_up.append)
     with pytest.raises(FencedError):
         attempt.session._begin()

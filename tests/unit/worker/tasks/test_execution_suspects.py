@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.spark.runner import QueryAdopted, SparkEnded, SparkLost, TaskStarted
+from airflow_provider.spark.local.streaming.query_progress import QueryMoves
+from airflow_provider.spark.runner import QueryAdopted, SparkEnded, SparkLost, TaskProgressed, TaskStarted
 from airflow_provider.state.records import Halt, HaltRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed, Restart
@@ -434,6 +435,7 @@ def adopts_a_suspect() -> Group:
 def test_only_the_time_in_which_it_is_watched_acquits_a_suspect_that_is_adopted() -> None:
     """Its server may have ended before."""
     group = adopts_a_suspect()
+    group.feed(TaskProgressed, task=A0, progress=QueryMoves())
     assert words(group.wait(TRIAL_MS - 1)) == []
     assert written(group.wait(1), TaskState.RUNNING).spark_deaths == 0
 

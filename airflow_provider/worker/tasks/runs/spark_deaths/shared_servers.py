@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.state.records import TaskState, TaskStatus
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import WorkerId
 from airflow_provider.worker.tasks.runs.runs import TaskRun
-from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS, trial_length_ms
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import FIRST_BATCH_MS, TRIAL_MS, trial_length_ms
 
 APART_MS: Final = 5_000
 """How long it takes at most until others have read that a suspect was started."""
@@ -136,9 +136,12 @@ def _waits(said: TaskStatus, wall_ms: int) -> bool:
 
 
 def _is_on_trial(said: TaskStatus, wall_ms: int) -> bool:
-    """Whether it may still be the reason of the next end of its server."""
+    """Whether it may still be the reason of the next end of its server. Only its worker sees when a stream has moved,
+    and takes back its count when the trial is over.
+    """
     ran_ms = said.running_ms(wall_ms)
-    return said.deaths > 0 and ran_ms is not None and ran_ms < trial_length_ms(said)
+    first_batch_ms = FIRST_BATCH_MS if said.kind is TaskKind.STREAMING else 0
+    return said.deaths > 0 and ran_ms is not None and ran_ms < trial_length_ms(said) + first_batch_ms
 
 
 def _begins(said: TaskStatus, wall_ms: int) -> bool:

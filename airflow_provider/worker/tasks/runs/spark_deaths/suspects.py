@@ -58,7 +58,13 @@ from airflow_provider.worker.tasks.runs.spark_deaths.accusations import Accusati
 from airflow_provider.worker.tasks.runs.spark_deaths.between_trials import BetweenTrials
 from airflow_provider.worker.tasks.runs.spark_deaths.shared_servers import SharedServers
 from airflow_provider.worker.tasks.runs.spark_deaths.solitude import Solitude, beside
-from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS, TrialTime, trial_length_ms, would_never_end
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import (
+    TRIAL_MS,
+    TrialTime,
+    is_young,
+    trial_length_ms,
+    would_never_end,
+)
 
 _FIRST_WAIT_MS: Final = 1_000
 _LONGEST_WAIT_MS: Final = 60_000
@@ -422,7 +428,7 @@ class Suspects:
     def _some_are_young(self, runs: RunTable, now_ms: int) -> bool:
         """Whether something runs here that might still end Spark soon after its start."""
         running = (runs[task] for task in runs.active)
-        return any(run.state.runs and run.ran_ms(now_ms) < TRIAL_MS and not self.time.is_over(run) for run in running)
+        return any(run.state.runs and is_young(run, now_ms) and not self.time.is_over(run) for run in running)
 
 
 def _wants_solitude(run: TaskRun) -> bool:

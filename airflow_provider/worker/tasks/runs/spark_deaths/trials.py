@@ -1,4 +1,8 @@
-"""How long the trial of a suspect takes (``suspects.py``), and how much of it the suspect has stood."""
+"""How long the trial of a suspect takes (``suspects.py``), and how much of it the suspect has stood.
+
+The time of a stream begins when it first moves: its first batch has ended, or there was nothing to read. A busy server
+may take minutes until then, and what it reads may never come: so it is not waited for without end.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from airflow_provider.values.model import TaskId, Tasks
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 TRIAL_MS: Final = 60_000
+FIRST_BATCH_MS: Final = 300_000
+"""The time of a stream that does not move begins after this."""
 _LONGER_TRIALS: Final = 5
 """How often the trial of a batch task doubles at most."""
 
@@ -61,4 +67,18 @@ class TrialTime:
         """
         if run.began_ms is None or run.detached in self._silent:
             return 0
-        return now_ms - max(run.began_ms, run.adopted_ms or 0, self._heard_again_ms[run.detached])
+        since_ms = max(run.began_ms, run.adopted_ms or 0, self._heard_again_ms[run.detached])
+        return max(0, now_ms - _begins_ms(run, since_ms))
+
+
+def is_young(run: TaskRun, now_ms: int) -> bool:
+    """Whether it might still end Spark soon after its start."""
+    return run.began_ms is None or now_ms - _begins_ms(run, run.began_ms) < TRIAL_MS
+
+
+def _begins_ms(run: TaskRun, since_ms: int) -> int:
+    """When its time begins, if it runs since ``since_ms``. Of a task without a query nobody sees whether it moves."""
+    if run.liveness.seen_ms is None:
+        return since_ms
+    latest_ms, first_ms = since_ms + FIRST_BATCH_MS, run.liveness.first_ms
+    return latest_ms if first_ms is None else min(max(first_ms, since_ms), latest_ms)

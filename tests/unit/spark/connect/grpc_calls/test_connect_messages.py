@@ -124,6 +124,11 @@ def test_it_is_read_whether_a_query_runs_and_whether_it_is_in_a_batch(active: bo
     assert read_status(answered(status=said)) == QueryStatus(is_active=active, in_batch=in_batch)
 
 
+def test_a_query_that_still_begins_is_taken_for_one_in_its_first_batch() -> None:
+    said = StreamingQueryCommandResult.StatusResult(status_message="Initializing sources", is_active=True)
+    assert read_status(answered(status=said)) == QueryStatus(is_active=True, in_batch=True)
+
+
 def test_the_error_of_a_query_is_read() -> None:
     said = StreamingQueryCommandResult.ExceptionResult
     assert read_error(answered(exception=said(exception_message="zu viele Zeilen €", error_class="X"))) == (

@@ -19,7 +19,7 @@ class Query:
     def __init__(self, *progress: dict[str, Any] | None) -> None:
         self._progress = list(progress)
         self.lastProgress: dict[str, Any] | None = None
-        self.status = {"isTriggerActive": True}
+        self.status = {"message": "Getting offsets from a source", "isTriggerActive": True}
 
     def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
         assert timeout == 30
@@ -49,7 +49,7 @@ def test_that_it_moves_is_told_while_there_is_nothing_new() -> None:
     idle = batch(7, 0.0, timestamp="2026-01-01T10:00:00.000Z")
     assert all_told_of(Query(idle, {**idle, "timestamp": "2026-01-01T10:00:10.000Z"}))[1:] == [QueryMoves()]
     waits = Query(None, idle, idle)
-    waits.status = {"isTriggerActive": False}
+    waits.status = {"message": "Waiting for next trigger", "isTriggerActive": False}
     moves, said = QueryMoves(), QueryProgress.of(idle)
     assert all_told_of(waits) == [moves, moves, said, moves], "also with the first batch, which may be known already"
 
@@ -59,6 +59,13 @@ def test_nothing_is_told_of_a_query_that_is_in_one_batch_all_the_time() -> None:
     assert all_told_of(Query(batch(7, 1.0), batch(7, 1.0), batch(7, 1.0))) == [
         QueryProgress(batch=7, rows_per_second=1.0)
     ]
+
+
+def test_a_query_that_has_not_come_to_its_first_batch_does_not_move() -> None:
+    """A busy server may take minutes until then."""
+    begins = Query(None, None)
+    begins.status = {"message": "Initializing sources", "isTriggerActive": False}
+    assert all_told_of(begins) == []
 
 
 def test_how_far_an_idle_query_is_behind_is_told_again_before_it_is_old() -> None:

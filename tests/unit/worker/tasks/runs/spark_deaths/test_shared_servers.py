@@ -9,7 +9,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.shared_servers import APART_MS, SharedServers
-from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
+from airflow_provider.worker.tasks.runs.spark_deaths.trials import FIRST_BATCH_MS, TRIAL_MS
 
 SERVER = "sc://h"
 HOUR_MS = 3_600_000
@@ -49,9 +49,11 @@ def test_the_second_worker_waits_until_it_would_have_read_that_the_first_one_has
 
 
 def test_it_waits_as_long_as_a_suspect_of_the_first_one_is_on_trial() -> None:
+    """Who stands its trial is counted no more, but only its worker sees when its first batch has ended."""
     worker, on_trial = Waiting(), said(W1, spark_deaths=1)
-    assert not worker.may_begin(TRIAL_MS - 1, on_trial)
-    assert worker.may_begin(TRIAL_MS, on_trial)
+    assert not worker.may_begin(FIRST_BATCH_MS + TRIAL_MS - 1, on_trial)
+    assert worker.may_begin(FIRST_BATCH_MS + TRIAL_MS, on_trial)
+    assert Waiting().may_begin(TRIAL_MS, said(W1))
 
 
 def test_it_waits_as_long_as_the_server_keeps_a_suspect_of_the_first_one_waiting() -> None:
@@ -140,7 +142,7 @@ def test_it_waits_until_a_suspect_would_be_tried_beside_no_other_suspect() -> No
     """Only then the other one begins."""
     worker, neighbour = Again(), said(W2, spark_deaths=1)
     assert worker.waits(TRIAL_MS - 1, said(W1, **WAITS), neighbour)
-    assert worker.waits_ms(TRIAL_MS, said(W1, **WAITS), neighbour) == 3 * APART_MS
+    assert worker.waits_ms(TRIAL_MS + FIRST_BATCH_MS, said(W1, **WAITS), neighbour) == 3 * APART_MS
 
 
 def test_a_long_trial_of_a_task_beside_it_does_not_keep_it_waiting() -> None:
