@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from airflow_provider.assignment.shares import plus
+from airflow_provider.assignment.shares import both, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -49,7 +49,7 @@ class Costs:
         most = max([self.slots.get(worker, 0) for worker in workers]) or sys.maxsize
         wide: dict[int, Tasks] = {}
         for wants in sorted(self.large, reverse=True) if most > 1 else ():
-            if of_size := self.large[wants] & tasks:
+            if of_size := both(tasks, self.large[wants]):
                 size = min(wants, most)
                 wide[size] = plus(wide.get(size, NO_TASKS), of_size)
         return wide

@@ -24,6 +24,11 @@ def minus(tasks: Tasks, less: Tasks) -> Tasks:
     return tasks - less if tasks and less else tasks
 
 
+def both(tasks: Tasks, others: Tasks) -> Tasks:
+    """What is in both sets. If all of ``others`` is in ``tasks``, the same set is returned."""
+    return others if others <= tasks else tasks & others
+
+
 def without(tasks: Tasks, less: Tasks) -> Tasks:
     """As :func:`minus`, for sets that mostly have nothing in common: then the same set is returned."""
     return tasks if less.isdisjoint(tasks) else tasks - less

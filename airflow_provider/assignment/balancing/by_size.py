@@ -58,9 +58,10 @@ def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Load
     short = 0 < sum(capacity.values()) < total
     now: tuple[Loads, Loads] = loads, wants
     pools: dict[int, Pool] = {}
+    larger: _SizePool | None = None
     for of_size in sorted(sizes, key=lambda of_size: -of_size.size):
-        pool = pools[of_size.size] = _SizePool(of_size, may_have, capacity, waits[of_size.size], *now, short=short)
-        now = pool.then()
+        now = larger.then() if larger else now
+        larger = pools[of_size.size] = _SizePool(of_size, may_have, capacity, waits[of_size.size], *now, short=short)
     return [pools[of_size.size] for of_size in sizes]
 
 
@@ -74,7 +75,7 @@ class _SizePool(Pool):
     :param wants: how many slots the tasks of all sizes want that cannot start, or have not
     """
 
-    __slots__ = ("_capacity", "_kept", "_now", "_short", "_unplaced", "_waits", "_wants")
+    __slots__ = ("_capacity", "_kept", "_now", "_seated", "_short", "_unplaced", "_waits", "_wants")
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class _SizePool(Pool):
         size, self._kept, own, self._unplaced = of_size
         self._capacity, self._now, self._waits, self._wants = capacity, loads, waits, wants
         self._short = short
+        self._seated: tuple[Loads, int, Loads] = ({}, 0, {})
         others = {
             worker: loads[worker] - size * (len(tasks) + len(own.get(worker, NO_TASKS)))
             for worker, tasks in self._kept.items()
@@ -148,14 +150,19 @@ class _SizePool(Pool):
         return _parts(self._capacity[worker] - load, self.size)
 
     def _seats(self, loads: Loads, number: int) -> Mapping[WorkerId, int]:
-        """First the tasks that can start, wherever that is. The others wait in proportion to the slots."""
+        """First the tasks that can start, wherever that is. The others wait in proportion to the slots. A round asks
+        twice: for what is left to smaller tasks, and when these are placed.
+        """
+        if self._seated[:2] == (loads, number):
+            return self._seated[2]
         start = min(number, self._room(loads))
         seats = self._portions.seats(loads, start, self.size, self._capacity)
-        if start == number:
-            return seats
-        then = {worker: load + self.size * seats[worker] for worker, load in loads.items()}
-        wait = self._portions.seats(then, number - start, self.size)
-        return {worker: number + wait[worker] for worker, number in seats.items()}
+        if start < number:
+            then = {worker: load + self.size * seats[worker] for worker, load in loads.items()}
+            wait = self._portions.seats(then, number - start, self.size)
+            seats = {worker: number + wait[worker] for worker, number in seats.items()}
+        self._seated = {**loads}, number, seats
+        return seats
 
 
 def _parts(slots: int, size: int) -> int:

@@ -12,7 +12,8 @@ from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.costs import slots_for
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.model import Load, Memory, Round
-from airflow_provider.assignment.shares import Shares, merged, minus, plus
+from airflow_provider.assignment.shares import Shares, both, merged, minus, plus
+from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 Over = tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]
@@ -32,6 +33,8 @@ class Kinds:
     by_cost: Tasks = NO_TASKS
     wide: Mapping[int, Tasks] = field(default_factory=dict)
     size: int = 1
+    _split: Memo[Tasks, list[Tasks]] = field(default_factory=Memo, init=False, repr=False, compare=False)
+    """A round splits what is to be placed more than once."""
 
     @classmethod
     def of(cls, round: Round) -> Kinds:  # noqa: A002  # it is KIP-415's word
@@ -49,8 +52,11 @@ class Kinds:
 
     def split(self, tasks: Tasks) -> list[Tasks]:
         """Those of these tasks that are planners, that are shared out by number, that are of each size, and by cost."""
+        return self._split.get(tasks, lambda: self._apart(tasks))
+
+    def _apart(self, tasks: Tasks) -> list[Tasks]:
         planners, *others = (
-            tasks & kind if kind else NO_TASKS for kind in (self.planners, *self.wide.values(), self.by_cost)
+            both(tasks, kind) if kind else NO_TASKS for kind in (self.planners, *self.wide.values(), self.by_cost)
         )
         apart = list(filter(None, (planners, *others)))
         return [planners, tasks.difference(*apart) if apart else tasks, *others]
@@ -137,7 +143,8 @@ def pools_of(
             OfSize(size, kept_of[kind], own_of[kind], len(tasks))
             for kind, (size, tasks) in enumerate(zip((1, *kinds.wide), kinds.split(to_place)[1:], strict=False), 1)
         ]
-        waiting = round.configured.difference(round.revocation_rank)
+        started = round.revocation_rank
+        waiting = round.configured.difference(started) if started else round.configured
         by_slots = pools_by_size(sizes, total, slots, fixed, waiting)
     else:
         if kinds.size > 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import chain, repeat
+from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
@@ -67,8 +67,9 @@ def deal_seats(tasks: Iterable[TaskId], seats: Mapping[WorkerId, int], held: Sha
     row = _Row([seats[worker] for worker in order])
     held_by_job = _count_jobs(jobs, order, held)
     hands: list[list[TaskId]] = [[] for _ in order]
-    places = chain.from_iterable(row.take(len(of_job), held_by_job[job]) for job, of_job in jobs.items())
-    for place, task in zip(places, chain.from_iterable(jobs.values()), strict=True):
+    for job, of_job in jobs.items():
+        row.seat(len(of_job), held_by_job[job])
+    for place, task in zip(row.places, chain.from_iterable(jobs.values()), strict=True):
         hands[place].append(task)
     return dict(zip(order, hands, strict=True))
 
@@ -85,34 +86,42 @@ class _Row:
     """The seats of all places in a row, in which those of each place are evenly spread.
 
     :param seats: by place
+    :ivar places: the place of each seat in the row
     """
 
-    __slots__ = ("_next", "_row", "_seats")
+    __slots__ = ("_next", "_seats", "places")
 
     def __init__(self, seats: list[int]) -> None:
-        turns = [(number + 0.5) / of_place for of_place in seats for number in range(of_place)]
-        places = list(chain.from_iterable(repeat(place, of_place) for place, of_place in enumerate(seats)))
-        self._row = [places[turn] for turn in sorted(range(len(turns)), key=turns.__getitem__)]
+        alike: defaultdict[int, list[int]] = defaultdict(list)
+        for place, of_place in enumerate(seats):
+            alike[of_place].append(place)
+        turns: dict[float, list[int]] = {}  # as many places have equally many seats, there are few
+        for of_each, places in alike.items():
+            for number in range(of_each):
+                turn = (number + 0.5) / of_each
+                turns[turn] = sorted(turns[turn] + places) if turn in turns else places
+        self.places = list(chain.from_iterable(map(turns.__getitem__, sorted(turns))))
         self._seats = seats
         self._next = 0
 
-    def take(self, number: int, count: Mapping[int, int]) -> list[int]:
-        """The places that get the next tasks of one job. Those that have few of its tasks for their seats come first.
+    def seat(self, number: int, count: Mapping[int, int]) -> None:
+        """Let the next places be for tasks of one job. Those that have few of its tasks for their seats come first.
 
+        :param number: how many tasks
         :param count: how many tasks of the job each place has, without places that have none
         """
         start, self._next = self._next, self._next + number
-        if count:
-            near = self._row[start : start + 2 * number + len(count)]
-            has = dict(count)
-            shares: list[float] = []
-            for place in near:
-                shares.append(has.get(place, 0) / self._seats[place])
-                has[place] = has.get(place, 0) + 1
-            order = sorted(range(len(near)), key=shares.__getitem__)
-            first, later = order[:number], sorted(order[number:])
-            self._row[start : start + len(near)] = [near[turn] for turn in (*first, *later)]
-        return self._row[start : self._next]
+        if not count:
+            return
+        near = self.places[start : start + 2 * number + len(count)]
+        has = dict(count)
+        shares: list[float] = []
+        for place in near:
+            shares.append(has.get(place, 0) / self._seats[place])
+            has[place] = has.get(place, 0) + 1
+        order = sorted(range(len(near)), key=shares.__getitem__)
+        first, later = order[:number], sorted(order[number:])
+        self.places[start : start + len(near)] = [near[turn] for turn in (*first, *later)]
 
 
 def _in_turn(jobs: Mapping[str, list[TaskId]], places: int) -> list[list[TaskId]]:

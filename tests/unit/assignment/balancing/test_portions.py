@@ -105,6 +105,18 @@ def test_each_job_is_spread_in_proportion() -> None:
     assert Counter(task.job for task in dealt[WorkerId("large")]) == {"x": 6, "y": 3}
 
 
+@given(seats=SLOTS)
+@patient
+def test_the_turns_of_each_worker_are_evenly_spread(seats: dict[WorkerId, int]) -> None:
+    """Whoever has the least for its seats is next; of several, the first by name."""
+    turns = sorted(
+        (Fraction(2 * turn + 1, 2 * of_all), worker) for worker, of_all in seats.items() for turn in range(of_all)
+    )
+    dealt = deal_seats(streams("x", len(turns)), seats, {})
+    in_order = {task.index: worker for worker, tasks in dealt.items() for task in tasks}
+    assert [in_order[index] for index in range(len(turns))] == [worker for _, worker in turns]
+
+
 def test_a_worker_that_has_much_of_a_job_gets_others() -> None:
     held = {WorkerId("a"): streams("x", 8)}
     more = frozenset(TaskId("x", index) for index in range(8, 12)) | streams("y", 4)
