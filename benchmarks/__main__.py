@@ -30,6 +30,7 @@ from benchmarks import (
     short_tasks,
     skew,
     triggerer,
+    unequal_workers,
     viewers,
     warm_move,
     whole_targets,
@@ -62,6 +63,7 @@ LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "detached_culprit": detached_culprit.run,
     "detached_kill": detached_kill.run,
     "detached_watch": detached_watch.run,
+    "unequal_workers": unequal_workers.run,
 }
 """Benchmarks that take minutes, and run only when they are named."""
 
