@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider.group.live.shared import shared_topics
-from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -21,6 +20,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import JobProgress, converged, job_progress
 from airflow_provider.values.model import TaskId, WorkerId
 from demo.airflow import LocalAirflow
+from demo.events import read_events
 from demo.report import Kill
 
 GROUP: Final = "flights"
@@ -74,7 +74,7 @@ class Play:
         ended_ms = wall_ms()
         states = {dag: await self._end_of(dag) for dag in self._runs}
         return Observed(
-            events=(await asyncio.to_thread(read_timeline, self._settings, GROUP)).events,
+            events=await asyncio.to_thread(read_events, self._settings, GROUP),
             kills=self._kills,
             results=[result for result in results if result is not None],
             errors=[f"{task}: {error.message}" for task, error in progress.errors.items()],

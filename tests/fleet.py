@@ -24,7 +24,6 @@ from waiting import DEADLINE_S, LONGEST_SESSION_S, SLOWNESS, eventually, slow_ms
 from airflow_provider.cli.main import main
 from airflow_provider.group.live.classic.leading import last_round
 from airflow_provider.group.live.shared import shared_topics
-from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -35,6 +34,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import configured, converged
 from airflow_provider.values.model import TaskId, Tasks, WorkerId
+from demo.events import read_events
 
 TIMING = (
     *("--session-timeout-ms", slow_ms(30_000), "--heartbeat-interval-ms", "1000"),
@@ -209,8 +209,8 @@ class Fleet:
         """Every round so far, from the timeline."""
         return [event for event in await self._timeline() if isinstance(event, RebalanceEvent)]
 
-    async def _timeline(self) -> tuple[Event, ...]:
-        return (await asyncio.to_thread(read_timeline, self.settings, self.group_id)).events
+    async def _timeline(self) -> list[Event]:
+        return await asyncio.to_thread(read_events, self.settings, self.group_id)
 
     async def starts(self) -> dict[TaskId, list[Start]]:
         return starts(await self.steps())

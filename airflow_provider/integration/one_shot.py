@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin TimeoutError only since Python 3.11
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,20 +11,15 @@ from anyio.from_thread import start_blocking_portal
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.administration.admin import TopicAdmin
-from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicError, TopicTimeoutError
-from airflow_provider.kafka.topics.feeds.complaints import Complaints
-from airflow_provider.kafka.topics.feeds.event_record import read_event
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.reader import Record, TopicReader
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER, Needs
 from airflow_provider.state.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
-from airflow_provider.state.records import ControlRecord, Event, JobDefinition, TopicNames
+from airflow_provider.state.records import ControlRecord, JobDefinition
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.scaling import Goal, ScaleDown
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.values.deadlines import Patience
 from airflow_provider.values.model import TaskId
 
 T = TypeVar("T")
@@ -39,17 +32,6 @@ class GroupSnapshot:
     group: str
     jobs: JobsSnapshot
     status: StatusSnapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """What has happened in a group, in the order of the topic.
-
-    :param unreadable: how many records could not be read
-    """
-
-    events: tuple[Event, ...]
-    unreadable: int
 
 
 def list_groups(settings: KafkaSettings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
@@ -132,83 +114,6 @@ def scale_down(settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> S
 def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
     """As :meth:`GroupTopics.publish_control`."""
     act(settings, group, STOPPER, lambda topics: topics.publish_control(control))
-
-
-def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float | None = None) -> Timeline:
-    """Read a group's events topic to its end.
-
-    :param timeout_s: as for :func:`read_group`
-    :raises NoTopicError: if there is no such group
-    :raises TopicError: if the topic can't be read
-    """
-    config, outage = settings.librdkafka(), Outage(settings.bootstrap_servers)
-    topic, patience_s = TopicNames.of(group).events, DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-    admin = TopicAdmin(config, outage)
-    reader = TopicReader(config, outage)
-    try:
-        ends = run(lambda: admin.end_offsets((topic,), timeout_s=patience_s))
-        collector = _Collector(topic, ends[topic])
-        reader.follow({topic: collector})
-        collector.wait(timeout_s)
-    except FutureTimeoutError:
-        if outage.away:
-            raise BrokerAwayError(outage.servers, f"reading {topic}", outage.reason) from None
-        raise TopicTimeoutError(f"the topic {topic!r} could not be read to its end within {patience_s:g} s") from None
-    finally:
-        reader.close()
-        admin.close()
-    return Timeline(events=tuple(collector.events), unreadable=collector.unreadable)
-
-
-class _Collector:
-    """Collects events up to the offset ``end``."""
-
-    def __init__(self, topic: str, end: int) -> None:
-        self._complaints = Complaints(topic)
-        self._end = end
-        self._read = 0
-        self.events: list[Event] = []
-        self.unreadable = 0
-        self.done: Future[None] = Future()
-        self.reached(0)
-
-    def wait(self, timeout_s: float | None) -> None:
-        """Wait until the end is reached.
-
-        :param timeout_s: the longest time; None: as long as there is progress
-        :raises FutureTimeoutError: if it is not reached in time
-        """
-        patience = Patience(timeout_s, step_s=DEFAULT_TIMEOUT_S, reached=self._read)
-        while True:
-            try:
-                return self.done.result(patience.left_s())
-            except FutureTimeoutError:
-                if not patience.lasts(self._read):
-                    raise
-
-    def take(self, records: Sequence[Record]) -> None:
-        for record in records:
-            event = read_event(record, self._complaints)
-            if event is None:
-                self.unreadable += 1
-            else:
-                self.events.append(event)
-            self.reached(record.offset + 1)
-
-    def again(self) -> None:
-        """Ignored: by then, it has read to the end."""
-
-    def reached(self, offset: int) -> None:
-        self._read = offset
-        if offset >= self._end and not self.done.done():
-            self.done.set_result(None)
-
-    def fail(self, error: TopicError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
-
-    def closed(self) -> None:
-        self._complaints.tell()
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

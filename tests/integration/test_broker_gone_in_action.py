@@ -31,6 +31,7 @@ from airflow_provider.ui.access.visits import Visit
 from airflow_provider.ui.routes.acting import ToJob, ToTasks, pause_job, restart_job
 from airflow_provider.ui.world import World
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from demo.events import read_events
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"})
 ME = WorkerId("w1")
@@ -77,7 +78,7 @@ class Scene:
 
     def now(self) -> tuple[int, int, int]:
         seen = one_shot.read_group(self._near, self.group)
-        return seen.jobs.offset, seen.status.offset, len(one_shot.read_timeline(self._near, self.group).events)
+        return seen.jobs.offset, seen.status.offset, len(read_events(self._near, self.group))
 
     @contextmanager
     def harmed_by(self, harm: Callable[[], None], *, at: int = 1) -> Iterator[None]:

@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 from fleet import Fleet, MakeFleet, Said, cospark, overlaps
 
-from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.state.records import ActionEvent, TaskEvent, TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import configured, converged
 from airflow_provider.values.model import TaskId
+from demo.events import read_events
 
 STREAMS = frozenset(TaskId("streams", index) for index in range(4))
 
@@ -209,7 +209,7 @@ async def test_a_stopped_job_leaves_the_assignment_and_comes_back_with_all_that_
 
         assert _attempts(group, others) == running, "other running tasks were left alone"
         assert not overlaps(await group.steps())
-        events = read_timeline(group.settings, group.group_id).events
+        events = read_events(group.settings, group.group_id)
         assert [event.action for event in events if isinstance(event, ActionEvent)] == [
             "submit",
             "submit",

@@ -54,6 +54,7 @@ from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
+from demo.events import read_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -323,9 +324,9 @@ async def test_with_exactly_these_rights_everything_works(
     assert await cospark(secured.settings("inspector"), "groups", "describe", LIFE) == 0
     await listen(secured.settings("listener"), LIFE, "listener")
 
-    timeline = await asyncio.to_thread(one_shot.read_timeline, secured.settings(ADMIN), LIFE)
-    assert any(isinstance(event, RebalanceEvent) for event in timeline.events)
-    done = [e.status.task for e in timeline.events if isinstance(e, TaskEvent) and e.status.state is TaskState.FINISHED]
+    events = await asyncio.to_thread(read_events, secured.settings(ADMIN), LIFE)
+    assert any(isinstance(event, RebalanceEvent) for event in events)
+    done = [e.status.task for e in events if isinstance(e, TaskEvent) and e.status.state is TaskState.FINISHED]
     assert sorted(done) == [TaskId(job, index) for job in ("first", "second") for index in range(-1, TASKS)]
 
     failed = TaskStatus(task=TaskId("first", 0), state=TaskState.FAILED, epoch=Epoch(99), worker=WorkerId("w1"))

@@ -20,7 +20,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignment.model import Memory
 from airflow_provider.group.live.shared import watched_topics
-from airflow_provider.integration.one_shot import list_groups, read_group, read_timeline, submit_job
+from airflow_provider.integration.one_shot import list_groups, read_group, submit_job
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
@@ -41,6 +41,7 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.model import Epoch, GenerationId, MemberId, TaskId
+from demo.events import read_events
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
@@ -92,8 +93,7 @@ async def test_what_one_writes_another_reads(settings: KafkaSettings, group_id: 
     assert seen.status.group == _group(3)
     assert dict(seen.status.workers) == {W1: worker}
     assert dict(seen.status.tasks) == {TASK: task_status(3)}
-    timeline = read_timeline(settings, group_id)
-    submitted, asked, step, rebalanced = timeline.events
+    submitted, asked, step, rebalanced = read_events(settings, group_id)
     assert [event.action for event in (submitted, asked) if isinstance(event, ActionEvent)] == ["submit", "drain"]
     assert isinstance(step, TaskEvent)
     assert step.status == task_status(3)
@@ -360,7 +360,7 @@ def test_looking_at_a_group_that_does_not_exist_makes_no_topics(settings: KafkaS
     with pytest.raises(NoTopicError, match=f"'{group_id}.jobs' does not exist"):
         read_group(settings, group_id)
     with pytest.raises(NoTopicError, match=f"'{group_id}.events' does not exist"):
-        read_timeline(settings, group_id)
+        read_events(settings, group_id)
     assert group_id not in list_groups(settings)
 
 

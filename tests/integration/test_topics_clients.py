@@ -16,7 +16,6 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.integration.one_shot import (
     list_groups,
     read_group,
-    read_timeline,
     remove_job,
     send_control,
     submit_job,
@@ -27,6 +26,7 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.state.records import ActionEvent, ControlAction, ControlRecord
 from airflow_provider.state.views.topic_view import About
+from demo.events import read_events
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
@@ -92,7 +92,7 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings: Kafka
     assert remove_job(settings, group_id, "flights")
     assert dict(read_group(settings, group_id).jobs.jobs) == {}
     assert group_id in list_groups(settings)
-    done = [event.action for event in read_timeline(settings, group_id).events if isinstance(event, ActionEvent)]
+    done = [event.action for event in read_events(settings, group_id) if isinstance(event, ActionEvent)]
     assert done == ["submit", "stop", "remove"]
 
 

@@ -17,10 +17,10 @@ import asyncio
 import pytest
 from mixed_group import MixedGroup
 
-from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.state.records import RebalanceEvent
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.model import ConnectProtocol, SubProtocol
+from demo.events import read_events
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = pytest.mark.peers
@@ -84,8 +84,8 @@ async def test_downgrade_led_by_us(group: MixedGroup, of: ConnectProtocol, order
 
 async def rounds(group: MixedGroup) -> list[ClassicRecord]:
     """The rounds that ours led."""
-    timeline = await asyncio.to_thread(read_timeline, group.settings, group.group_id)
-    records = [event.record for event in timeline.events if isinstance(event, RebalanceEvent)]
+    events = await asyncio.to_thread(read_events, group.settings, group.group_id)
+    records = [event.record for event in events if isinstance(event, RebalanceEvent)]
     return [record for record in records if isinstance(record, ClassicRecord)]
 
 

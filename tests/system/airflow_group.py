@@ -14,7 +14,7 @@ from anyio.from_thread import start_blocking_portal
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.live.shared import shared_topics
-from airflow_provider.integration.one_shot import GroupSnapshot, read_timeline, send_control, submit_job
+from airflow_provider.integration.one_shot import GroupSnapshot, send_control, submit_job
 from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
@@ -36,6 +36,7 @@ from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi, TaskInstance
+from demo.events import read_events
 
 _BY: Final = "ann@laptop"
 EXAMPLE_GROUP: Final = f"example-{uuid.uuid4().hex[:8]}"
@@ -203,13 +204,11 @@ class Group:
 
     def steps(self) -> list[TaskStatus]:
         """Every step of every task so far, from the timeline; the status topic keeps only each task's last one."""
-        timeline = read_timeline(self._settings, self.name)
-        return [event.status for event in timeline.events if isinstance(event, TaskEvent)]
+        return [event.status for event in read_events(self._settings, self.name) if isinstance(event, TaskEvent)]
 
     def rounds(self) -> list[GroupRecord]:
         """Every rebalance so far."""
-        timeline = read_timeline(self._settings, self.name)
-        return [event.record for event in timeline.events if isinstance(event, RebalanceEvent)]
+        return [event.record for event in read_events(self._settings, self.name) if isinstance(event, RebalanceEvent)]
 
     def described(self) -> GroupDescription:
         """The group as its coordinator describes it now."""

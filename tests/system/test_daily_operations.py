@@ -9,9 +9,9 @@ import pytest
 from airflow_group import Group
 from fleet import Fleet
 
-from airflow_provider.integration.one_shot import read_timeline
 from airflow_provider.state.records import ActionEvent, Halt, TaskKind, TaskState
 from airflow_provider.values.model import TaskId
+from demo.events import read_events
 
 pytestmark = pytest.mark.side_by_side
 
@@ -37,8 +37,8 @@ def test_a_dag_controls_a_job(group: Group, outside: Callable[..., Fleet]) -> No
     assert halt is not None
     assert (halt.halt, halt.by) == (Halt.STOPPED, f"operated.stop ({run})")
     assert seen.jobs.jobs["steered"].config == {"limit": "2"}
-    timeline = read_timeline(workers.settings, group.name)
-    done = [event for event in timeline.events if isinstance(event, ActionEvent) and event.by.startswith("operated.")]
+    events = read_events(workers.settings, group.name)
+    done = [event for event in events if isinstance(event, ActionEvent) and event.by.startswith("operated.")]
     assert [(event.action, event.by) for event in done] == [
         (action, f"operated.{action} ({run})") for action in ("pause", "resume", "restart", "alter", "stop")
     ]

@@ -7,15 +7,13 @@ import contextvars
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final
 
 import pytest
 from large_topics import END, LargeTopics
 
 from airflow_provider.integration import one_shot
-from airflow_provider.integration.one_shot import _Collector, read_group, run
+from airflow_provider.integration.one_shot import read_group, run
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicTimeoutError
 
@@ -73,11 +71,6 @@ def test_who_is_interrupted_has_its_work_cancelled() -> None:
     assert ended == ["cancelled"]
 
 
-def test_a_topic_without_records_has_been_read_to_its_end() -> None:
-    assert _Collector("cospark.g.events", end=0).done.done()
-    assert not _Collector("cospark.g.events", end=1).done.done()
-
-
 def test_a_large_group_is_read_as_long_as_there_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another try would read it from the beginning, and get no further."""
     topics = LargeTopics(0, 7_000, 14_000, END)
@@ -95,39 +88,3 @@ def test_a_group_of_which_no_more_is_read_is_given_up(
     with pytest.raises(TopicTimeoutError):
         read_group(SETTINGS, "g", timeout_s=timeout_s)
     assert topics.waits == waits
-
-
-class SlowCollector(_Collector):
-    """Reads so far in each time for which it is waited.
-
-    :ivar waits: how often it was waited for
-    """
-
-    def __init__(self, end: int, *reached: int) -> None:
-        super().__init__("cospark.g.events", end)
-        self.waits = 0
-        self.done = _Late(self, list(reached))
-
-
-class _Late(Future[None]):
-    def __init__(self, collector: SlowCollector, reached: list[int]) -> None:
-        super().__init__()
-        self._collector = collector
-        self._reached = reached
-
-    def result(self, timeout: float | None = None) -> None:
-        self._collector.waits += 1
-        if self._reached:
-            self._collector.reached(self._reached.pop(0))
-        super().result(0)
-
-
-def test_many_events_are_read_as_long_as_there_is_progress() -> None:
-    collector = SlowCollector(9, 3, 6, 9)
-    collector.wait(None)
-    assert collector.waits == 3
-    for reached, timeout_s, waits in (((3, 3, 9), None, 2), ((3, 9), 30.0, 1)):
-        collector = SlowCollector(9, *reached)
-        with pytest.raises(FutureTimeoutError):
-            collector.wait(timeout_s)
-        assert collector.waits == waits
