@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
 from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
@@ -112,8 +112,11 @@ class Reply:
     body: ReplyBody
 
 
+MessageT = TypeVar("MessageT", Request, Reply)
+
+
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Generic[MessageT]):
     """The format of requests, or of replies.
 
     :param make: makes a message of header and body
@@ -121,14 +124,18 @@ class _Form:
     :param bodies: the schemas of bodies, by api key
     """
 
-    make: type[Any]
+    make: type[MessageT]
     header: Struct
     bodies: Mapping[int, Struct]
 
     def key_of(self, body: RequestBody | ReplyBody) -> int:
         return next(key for key, struct in self.bodies.items() if struct.make is type(body))
 
-    def encode(self, message: Request | Reply) -> bytes:
+    def encode(self, message: MessageT) -> bytes:
+        """Write a message.
+
+        :raises UnwritableMessageError: a field can't hold its value, or the body belongs to another api key
+        """
         writer = Writer()
         with placed("header"):
             self.header.write(writer, message.header)
@@ -139,8 +146,11 @@ class _Form:
             body.write(writer, message.body)
         return writer.done()
 
-    def decode(self, data: bytes) -> Any:
-        """Read a message. The first two fields of the header are read first, because they say how to read the rest."""
+    def decode(self, data: bytes) -> MessageT:
+        """Read a message. The first two fields of the header are read first, because they say how to read the rest.
+
+        :raises MalformedMessageError: these bytes are not such a message
+        """
         reader = Reader(data)
         with placed("header"):
             with placed("ApiKey"):
@@ -154,7 +164,8 @@ class _Form:
             reader.end()
         return self.make(header, read)
 
-    def to_json(self, message: Request | Reply) -> dict[str, Any]:
+    def to_json(self, message: MessageT) -> dict[str, Any]:
+        """A message as JSON, with the field names of the schemas; bytes are hex."""
         body = self.bodies[message.header.api_key]
         return {"header": self.header.to_json(message.header), "body": body.to_json(message.body)}
 
@@ -209,45 +220,9 @@ def request_of(
     return Request(header, body)
 
 
-def encode_request(request: Request) -> bytes:
-    """Write a request.
-
-    :raises UnwritableMessageError: a field can't hold its value, or the body belongs to another api key
-    """
-    return REQUESTS.encode(request)
-
-
-def decode_request(data: bytes) -> Request:
-    """Read a request.
-
-    :raises MalformedMessageError: these bytes are not a request
-    """
-    request: Request = REQUESTS.decode(data)
-    return request
-
-
-def request_to_json(request: Request) -> dict[str, Any]:
-    """A request as JSON, with the field names of the schemas; bytes are hex."""
-    return REQUESTS.to_json(request)
-
-
-def encode_reply(reply: Reply) -> bytes:
-    """Write a reply.
-
-    :raises UnwritableMessageError: a field can't hold its value, or the body belongs to another api key
-    """
-    return REPLIES.encode(reply)
-
-
-def decode_reply(data: bytes) -> Reply:
-    """Read a reply.
-
-    :raises MalformedMessageError: these bytes are not a reply
-    """
-    reply: Reply = REPLIES.decode(data)
-    return reply
-
-
-def reply_to_json(reply: Reply) -> dict[str, Any]:
-    """A reply as JSON, with the field names of the schemas; bytes are hex."""
-    return REPLIES.to_json(reply)
+encode_request: Final = REQUESTS.encode
+decode_request: Final = REQUESTS.decode
+request_to_json: Final = REQUESTS.to_json
+encode_reply: Final = REPLIES.encode
+decode_reply: Final = REPLIES.decode
+reply_to_json: Final = REPLIES.to_json
