@@ -8,8 +8,7 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.assignment.model import Absence, LeaveReason
@@ -30,6 +29,7 @@ from airflow_provider.integration.memberships.group_protocols import (
     check_goes_together,
 )
 from airflow_provider.integration.memberships.worker_values import WorkerSpec
+from airflow_provider.integration.operator_parameters.parameters import usable
 from airflow_provider.integration.stats.metering import observer_of
 from airflow_provider.integration.stats.stats_without_airflow import destination
 from airflow_provider.kafka.errors import TransportError
@@ -57,8 +57,6 @@ from airflow_provider.worker.hands.in_process import InThisProcess
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.settings import Until
 
-_Given = TypeVar("_Given")
-_Checked = TypeVar("_Checked")
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. With Connect's session of 10 s, all tasks would have stopped by then."""
 
@@ -300,28 +298,17 @@ def _equipment(args: argparse.Namespace) -> Equipment:
     return Equipment(
         runner=args.runner,
         allowed=tuple(args.allow),
-        allowed_conf=_usable("--allow-session-conf", tuple(args.allow_session_conf), AllowedConf),
-        applications=_usable("--allow-application", tuple(args.allow_application), AllowedApplications),
-        checkpoint_root=_usable("--checkpoint-root", args.checkpoint_root, usable_root),
-        spark_master=_usable("--spark-master", args.spark_master, usable_master),
+        allowed_conf=usable("--allow-session-conf", AllowedConf, tuple(args.allow_session_conf)),
+        applications=usable("--allow-application", AllowedApplications, tuple(args.allow_application)),
+        checkpoint_root=usable("--checkpoint-root", usable_root, args.checkpoint_root),
+        spark_master=usable("--spark-master", usable_master, args.spark_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
-        allowed_servers=_usable("--allow-spark-server", tuple(args.allow_spark_server), AllowedServers.of),
+        allowed_servers=usable("--allow-spark-server", AllowedServers.of, tuple(args.allow_spark_server)),
         detach=args.detach,
         spark_conf=conf_of(SPARK, args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,
         progress_s=args.progress_interval,
     )
-
-
-def _usable(option: str, given: _Given, check: Callable[[_Given], _Checked]) -> _Checked:
-    """Check an option's value.
-
-    :raises ValueError: naming the option, if this value can't be used
-    """
-    try:
-        return check(given)
-    except ValueError as wrong:
-        raise ValueError(f"{option}: {wrong}") from None
 
 
 def _when_signalled(returns_ms: int) -> Absence:

@@ -10,14 +10,14 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 from airflow_provider.spark.connect.server import AllowedServers
 from airflow_provider.spark.job.allowed_applications import AllowedApplications
-from airflow_provider.spark.job.checkpoint_folder import CheckpointError, usable_root
+from airflow_provider.spark.job.checkpoint_folder import usable_root
 from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.masters import usable_master
 from airflow_provider.state.records.jobs_topic.checks import JobError, check_job_name
@@ -34,6 +34,8 @@ _LONGEST_GROUP: Final = 249 - len(".status")
 _LONGEST_WORKER: Final = 249
 
 E = TypeVar("E", bound=Enum)
+Given = TypeVar("Given")
+Checked = TypeVar("Checked")
 
 
 def is_template(value: object) -> bool:
@@ -98,16 +100,23 @@ def choice(parameter: str, value: object, kind: type[E]) -> E:
         raise ValueError(f"{parameter}: {value!r} must be one of {', '.join(str(one.value) for one in kind)}") from None
 
 
+def usable(parameter: str, check: Callable[[Given], Checked], value: Given) -> Checked:
+    """What ``check`` makes of a value.
+
+    :raises ValueError: naming the parameter, if this value can't be used
+    """
+    try:
+        return check(value)
+    except ValueError as wrong:
+        raise ValueError(f"{parameter}: {wrong}") from None
+
+
 def spark_master(value: object) -> str:
     """Check a master URL of Spark, or that of a Spark Connect server.
 
     :raises ValueError: for anything else, without what may be secret in it
     """
-    master = text("spark_master", value)
-    try:
-        return usable_master(master)
-    except ValueError as wrong:
-        raise ValueError(f"spark_master: {wrong}") from None
+    return usable("spark_master", usable_master, text("spark_master", value))
 
 
 def checkpoint_root(value: object) -> str | None:
@@ -115,10 +124,7 @@ def checkpoint_root(value: object) -> str | None:
 
     :raises ValueError: for anything else
     """
-    try:
-        return usable_root(text("checkpoint_root", value)) if value else None
-    except CheckpointError as wrong:
-        raise ValueError(f"checkpoint_root: {wrong}") from None
+    return usable("checkpoint_root", usable_root, text("checkpoint_root", value)) if value else None
 
 
 def as_float(number: float) -> float:
@@ -218,45 +224,35 @@ def prefixes(parameter: str, value: object) -> tuple[str, ...]:
 
 
 def allowed_conf(value: object) -> AllowedConf:
-    """Check patterns of settings that a worker allows: a list, or (from a template) one text with commas.
+    """Check patterns of settings that a worker allows.
 
     :raises ValueError: for anything else
     """
-    patterns = _several(value)
-    if patterns is None or not all(isinstance(pattern, str) for pattern in patterns):
-        raise ValueError(f"allowed_session_conf: {value!r} must be a list of patterns, such as 'spark.sql.iceberg.*'")
-    try:
-        return AllowedConf(patterns)
-    except ValueError as wrong:
-        raise ValueError(f"allowed_session_conf: {wrong}") from None
+    return _allowed("allowed_session_conf", AllowedConf, value, "patterns, such as 'spark.sql.iceberg.*'")
 
 
 def allowed_applications(value: object) -> AllowedApplications:
-    """Check what applications may be made of: a list, or (from a template) one text with commas.
+    """Check what applications may be made of.
 
     :raises ValueError: for anything else
     """
-    parts = _several(value)
-    if parts is None or not all(isinstance(part, str) for part in parts):
-        raise ValueError(f"allowed_applications: {value!r} must be a list of folders, such as '/opt/applications'")
-    try:
-        return AllowedApplications(parts)
-    except ValueError as wrong:
-        raise ValueError(f"allowed_applications: {wrong}") from None
+    return _allowed("allowed_applications", AllowedApplications, value, "folders, such as '/opt/applications'")
 
 
 def allowed_servers(value: object) -> AllowedServers:
-    """Check URLs of Spark Connect servers: a list, or (from a template) one text with commas.
+    """Check URLs of Spark Connect servers.
 
     :raises ValueError: for anything else
     """
-    urls = _several(value)
-    if urls is None or not all(isinstance(url, str) for url in urls):
-        raise ValueError(f"allowed_spark_servers: {value!r} must be a list of URLs, such as 'sc://host:15002'")
-    try:
-        return AllowedServers.of(urls)
-    except ValueError as wrong:
-        raise ValueError(f"allowed_spark_servers: {wrong}") from None
+    return _allowed("allowed_spark_servers", AllowedServers.of, value, "URLs, such as 'sc://host:15002'")
+
+
+def _allowed(parameter: str, check: Callable[[tuple[str, ...]], Checked], value: object, what: str) -> Checked:
+    """:param value: a list, or (from a template) one text with commas"""
+    parts = _several(value)
+    if parts is None or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{parameter}: {value!r} must be a list of {what}")
+    return usable(parameter, check, parts)
 
 
 def _several(value: object) -> tuple[Any, ...] | None:
