@@ -12,10 +12,7 @@ from typing import Final
 
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
 
-_INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
 _LARGEST: Final = 2**31 - 1
 _LAST_SHIFT: Final = 28
 """The shift of the fifth byte of an unsigned varint, the last one that 32 bits can need."""
@@ -39,17 +36,17 @@ class Reader:
         """The number of bytes that were not read yet."""
         return self._end - self.at
 
-    def int8(self) -> int:
-        return self._integer(_INT8)
-
     def int16(self) -> int:
-        return self._integer(_INT16)
+        return self.integer(_INT16)
 
-    def int32(self) -> int:
-        return self._integer(_INT32)
-
-    def int64(self) -> int:
-        return self._integer(_INT64)
+    def integer(self, form: struct.Struct) -> int:
+        """Read an integer of this form."""
+        size = form.size
+        if size > self._end - self.at:
+            raise self._short_of(size)
+        value: int = form.unpack_from(self._data, self.at)[0]
+        self.at += size
+        return value
 
     def unsigned_varint(self) -> int:
         """Read seven bits from each byte, the lowest first; the highest bit is set if there are more bytes (Kafka's
@@ -106,14 +103,6 @@ class Reader:
     def wrong(self, expected: str, found: str) -> MalformedMessageError:
         """An error at the present offset."""
         return MalformedMessageError(self.at, expected, found)
-
-    def _integer(self, form: struct.Struct) -> int:
-        size = form.size
-        if size > self._end - self.at:
-            raise self._short_of(size)
-        value: int = form.unpack_from(self._data, self.at)[0]
-        self.at += size
-        return value
 
     def _short_of(self, size: int) -> MalformedMessageError:
         return self.wrong(f"{size} bytes" if size > 1 else "a byte", f"{self.remaining} remain")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from reprlib import repr as short
+from struct import Struct
 from typing import Any, Final
 
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
@@ -51,48 +52,21 @@ class Type(ABC):
         return value
 
 
-class _Int8(Type):
-    __slots__ = ()
-    least = 1
+@dataclass(frozen=True, slots=True)
+class _Integer(Type):
+    """An integer with a sign."""
+
+    form: Struct
+
+    @property
+    def least(self) -> int:
+        return self.form.size
 
     def read(self, reader: Reader) -> int:
-        return reader.int8()
+        return reader.integer(self.form)
 
     def write(self, writer: Writer, value: int) -> None:
-        writer.int8(value)
-
-
-class _Int16(Type):
-    __slots__ = ()
-    least = 2
-
-    def read(self, reader: Reader) -> int:
-        return reader.int16()
-
-    def write(self, writer: Writer, value: int) -> None:
-        writer.int16(value)
-
-
-class _Int32(Type):
-    __slots__ = ()
-    least = 4
-
-    def read(self, reader: Reader) -> int:
-        return reader.int32()
-
-    def write(self, writer: Writer, value: int) -> None:
-        writer.int32(value)
-
-
-class _Int64(Type):
-    __slots__ = ()
-    least = 8
-
-    def read(self, reader: Reader) -> int:
-        return reader.int64()
-
-    def write(self, writer: Writer, value: int) -> None:
-        writer.int64(value)
+        writer.integer(self.form, value)
 
 
 class _String(Type):
@@ -233,7 +207,7 @@ class NullableStruct(Type):
 
     def read(self, reader: Reader) -> Any:
         start = reader.at
-        there = reader.int8()
+        there = INT8.read(reader)
         if there == 1:
             return self.of.read(reader)
         if there == -1:
@@ -242,19 +216,19 @@ class NullableStruct(Type):
 
     def write(self, writer: Writer, value: Any) -> None:
         if value is None:
-            writer.int8(-1)
+            INT8.write(writer, -1)
         else:
-            writer.int8(1)
+            INT8.write(writer, 1)
             self.of.write(writer, value)
 
     def to_json(self, value: Any) -> Any:
         return None if value is None else self.of.to_json(value)
 
 
-INT8: Final = _Int8()
-INT16: Final = _Int16()
-INT32: Final = _Int32()
-INT64: Final = _Int64()
+INT8: Final = _Integer(Struct(">b"))
+INT16: Final = _Integer(Struct(">h"))
+INT32: Final = _Integer(Struct(">i"))
+INT64: Final = _Integer(Struct(">q"))
 STRING: Final = _String()
 COMPACT_STRING: Final = _CompactString()
 COMPACT_NULLABLE_STRING: Final = CompactNullable(COMPACT_STRING)

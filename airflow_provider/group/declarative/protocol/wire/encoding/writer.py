@@ -7,10 +7,7 @@ from typing import Final
 
 from airflow_provider.group.declarative.protocol.wire.errors import UnwritableMessageError
 
-_INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
 
 
 class Writer:
@@ -28,17 +25,15 @@ class Writer:
         """All bytes that were written."""
         return bytes(self._bytes)
 
-    def int8(self, value: int) -> None:
-        self._integer(_INT8, value)
-
     def int16(self, value: int) -> None:
-        self._integer(_INT16, value)
+        self.integer(_INT16, value)
 
-    def int32(self, value: int) -> None:
-        self._integer(_INT32, value)
-
-    def int64(self, value: int) -> None:
-        self._integer(_INT64, value)
+    def integer(self, form: struct.Struct, value: int) -> None:
+        """Write an integer in this form."""
+        try:
+            self._bytes += form.pack(value)
+        except struct.error:
+            raise UnwritableMessageError(f"an integer of {form.size} bytes", f"found {value!r}") from None
 
     def unsigned_varint(self, value: int) -> None:
         """Write a value as :meth:`Reader.unsigned_varint` reads it.
@@ -53,9 +48,3 @@ class Writer:
     def put(self, data: bytes) -> None:
         """Write bytes as they are."""
         self._bytes += data
-
-    def _integer(self, form: struct.Struct, value: int) -> None:
-        try:
-            self._bytes += form.pack(value)
-        except struct.error:
-            raise UnwritableMessageError(f"an integer of {form.size} bytes", f"found {value!r}") from None
