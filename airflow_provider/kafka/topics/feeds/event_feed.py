@@ -11,10 +11,9 @@ from typing import Final
 from airflow_provider.kafka.event_loops.changes import Changes
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.feeds.complaints import Complaints
+from airflow_provider.kafka.topics.feeds.event_record import read_event
 from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.state.records import decode, event_from_json
 from airflow_provider.state.reports.group_events import EventFold, GroupEvent
-from airflow_provider.state.views.topic_view import Unreadable, reason_of
 
 _MOST_KEPT: Final = 100_000
 
@@ -77,7 +76,7 @@ class EventFeed:
         if records[0].offset < self._next:
             self._restart()
         for record in records:
-            events = self._events_of(record)
+            events = read_event(record, self._complaints, self._fold.take)
             with self._lock:
                 self._next = record.offset + 1
                 if events:
@@ -104,13 +103,6 @@ class EventFeed:
 
     def closed(self) -> None:
         self._complaints.tell()
-
-    def _events_of(self, record: Record) -> tuple[GroupEvent, ...]:
-        try:
-            return self._fold.take(event_from_json(decode(record.value or b"")))
-        except Exception as wrong:  # noqa: BLE001  whatever it is, the other records can be read
-            self._complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
-            return ()
 
     def _restart(self) -> None:
         with self._lock:

@@ -56,11 +56,13 @@ class TimelineFeed:
             return self._view.attempts_of(task)
 
     def take(self, records: Sequence[Record]) -> None:
-        events = [event for record in records if (event := read_event(record, self._complaints)) is not None]
+        events = [read_event(record, self._complaints, lambda event: event) for record in records]
         with self._lock:
-            self._view.unreadable += len(records) - len(events)
             for event in events:
-                self._view.take(event)
+                if event is None:
+                    self._view.unreadable += 1
+                else:
+                    self._view.take(event)
 
     def reached(self, _offset: int) -> None:
         self._whole = True
