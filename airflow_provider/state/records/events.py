@@ -13,6 +13,7 @@ import msgspec
 
 from airflow_provider.assignment.model import Memory
 from airflow_provider.state.records.envelope import COUNT, TEXT, UnreadableRecordError, convert
+from airflow_provider.state.records.plain import Plain
 from airflow_provider.state.records.status_topic.task_status import TaskStatus
 from airflow_provider.state.rounds.reading import group_record_from_json
 from airflow_provider.state.rounds.record import GroupRecord
@@ -88,7 +89,7 @@ class TaskEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionEvent:
+class ActionEvent(Plain):
     """A request of a user to the group.
 
     :param action: one word, as on the command line: ``pause``, ``restart``
@@ -112,14 +113,6 @@ class ActionEvent:
             "at_ms": self.at_ms,
             "details": self.details,
         }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ActionEvent:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else
-        """
-        return convert(data, cls)
 
 
 Event = RebalanceEvent | TaskEvent | ActionEvent

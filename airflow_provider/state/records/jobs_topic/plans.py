@@ -9,11 +9,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.state.records.envelope import COUNT, DEEPEST, TEXT, convert, dump
-from airflow_provider.state.records.jobs_topic.checks import JobError, check_job_name, json_object
+from airflow_provider.state.records.envelope import COUNT, DEEPEST, TEXT, dump
+from airflow_provider.state.records.jobs_topic.checks import JobError, json_object
 from airflow_provider.state.records.jobs_topic.jobs import JobDefinition, fingerprint_of
 from airflow_provider.state.records.jobs_topic.slots import SLOTS_KEY, check_slots, wanted_slots
 from airflow_provider.state.records.jobs_topic.task_names import WEIGHT
+from airflow_provider.state.records.plain import PlainOfJob
 from airflow_provider.values.model import TaskId, WorkerId
 
 MOST_TASKS: Final = 100_000
@@ -31,7 +32,7 @@ _Weight = Annotated[float, msgspec.Meta(ge=_LEAST_WEIGHT, le=_MOST_WEIGHT)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
+class PlanRecord(PlainOfJob):
     """The tasks of a job's run: a config for each. Made with :meth:`of`, which checks it against the definition.
 
     :param run_key: of the definition that was planned
@@ -186,16 +187,6 @@ class PlanRecord:
             **({"weights": list(self.weights)} if self.weights else {}),
             **({} if self.config_schema is None else {"config_schema": dict(self.config_schema)}),
         }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PlanRecord:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        plan = convert(data, cls)
-        check_job_name(plan.job)
-        return plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

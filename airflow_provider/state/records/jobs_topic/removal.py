@@ -9,11 +9,12 @@ whose name is not UTF-8, and anybody with write access could send one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
-from airflow_provider.state.records.envelope import TEXT, convert
+from airflow_provider.state.records.envelope import TEXT
+from airflow_provider.state.records.plain import Plain
 from airflow_provider.state.records.times import time_in_words
 
 REMOVED: Final = "removed"
@@ -24,7 +25,7 @@ _LAST_MS: Final = 253_402_300_799_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class Removal(Plain):
     """The removal of a job.
 
     :param by: ``dag_id.task_id``, or ``user@host``
@@ -40,14 +41,3 @@ class Removal:
 
     def __str__(self) -> str:
         return f"was removed by {self.by or 'somebody'} at {time_in_words(self.at_ms)}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"by": self.by, "at_ms": self.at_ms, "run_key": self.run_key, "bounded": self.bounded}
-
-    @classmethod
-    def from_json(cls, data: object) -> Removal:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else
-        """
-        return convert(data, cls)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
-from airflow_provider.state.records.envelope import COUNT, TEXT, convert
-from airflow_provider.state.records.jobs_topic.checks import check_job_name
+from airflow_provider.state.records.envelope import COUNT, TEXT
+from airflow_provider.state.records.plain import Plain, PlainOfJob
 
 
 class Halt(str, Enum):
@@ -23,7 +22,7 @@ class Halt(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HaltRecord:
+class HaltRecord(PlainOfJob):
     """A job does not run while it has this record.
 
     :param by: who asked for it, for people
@@ -35,22 +34,9 @@ class HaltRecord:
     by: Annotated[str, TEXT]
     at_ms: Annotated[int, COUNT]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"job": self.job, "halt": self.halt.value, "by": self.by, "at_ms": self.at_ms}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> HaltRecord:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        record = convert(data, cls)
-        check_job_name(record.job)
-        return record
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskHaltRecord:
+class TaskHaltRecord(PlainOfJob):
     """One task does not run until somebody restarts it: its worker releases it, like the tasks of a stopped job.
 
     It applies to the task as it was planned. In another run, or with another config, the same index is another task,
@@ -69,29 +55,9 @@ class TaskHaltRecord:
     by: Annotated[str, TEXT]
     at_ms: Annotated[int, COUNT]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "index": self.index,
-            "run_key": self.run_key,
-            "fingerprint": self.fingerprint,
-            "by": self.by,
-            "at_ms": self.at_ms,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TaskHaltRecord:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        record = convert(data, cls)
-        check_job_name(record.job)
-        return record
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceRecord:
+class RebalanceRecord(Plain):
     """The group is to rebalance now. The first round whose leader has read this record is the requested one.
 
     :param by: who asked for it, for people
@@ -101,20 +67,9 @@ class RebalanceRecord:
     by: Annotated[str, TEXT]
     at_ms: Annotated[int, COUNT]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"by": self.by, "at_ms": self.at_ms}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RebalanceRecord:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        return convert(data, cls)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartRecord:
+class RestartRecord(PlainOfJob):
     """What runs of a job, or of one of its tasks, is to be started again where it is.
 
     It applies to attempts that began before this record was read. So it is done once, however often the record is read
@@ -129,16 +84,3 @@ class RestartRecord:
     index: int | None
     by: Annotated[str, TEXT]
     at_ms: Annotated[int, COUNT]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"job": self.job, "index": self.index, "by": self.by, "at_ms": self.at_ms}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RestartRecord:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        record = convert(data, cls)
-        check_job_name(record.job)
-        return record

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from airflow_provider.state.records.envelope import COUNT, convert
+from airflow_provider.state.records.envelope import COUNT
+from airflow_provider.state.records.plain import Plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkWork:
+class SparkWork(Plain):
     """What the attempt's Spark jobs have done. Spark plans while it runs, so the totals may grow.
 
     :param stages: the stages of the jobs that have begun, without those that are known to be skipped
@@ -34,22 +34,3 @@ class SparkWork:
         if self.rows_written:
             words.append(f"{self.rows_written:,} rows written")
         return ", ".join(words)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "stages": self.stages,
-            "stages_done": self.stages_done,
-            "tasks": self.tasks,
-            "tasks_done": self.tasks_done,
-            "rows_read": self.rows_read,
-            "rows_written": self.rows_written,
-            "at_ms": self.at_ms,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SparkWork:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        return convert(data, cls)

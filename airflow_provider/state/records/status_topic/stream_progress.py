@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.state.records.envelope import COUNT, convert
+from airflow_provider.state.records.envelope import COUNT
+from airflow_provider.state.records.plain import Plain
 from airflow_provider.state.records.times import ago_in_words
 from airflow_provider.values.lag import NOTHING_SAID, Lag
 
@@ -18,7 +18,7 @@ _RATE: Final = msgspec.Meta(ge=0, le=_FASTEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamProgress:
+class StreamProgress(Plain):
     """The last batch of a stream. A field is None if Spark or the source does not report it.
 
     :param batch: the number of the batch
@@ -86,14 +86,6 @@ class StreamProgress:
             **({} if self.asked_at_ms is None else {"asked_at_ms": self.asked_at_ms}),
             **({} if self.lag == NOTHING_SAID else {"lag": self.lag.to_json()}),
         }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StreamProgress:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        return convert(data, cls)
 
 
 def asked_in_words(asked_at_ms: int | None, now_ms: int | None = None) -> str:

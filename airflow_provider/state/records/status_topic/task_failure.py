@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from airflow_provider.state.records.envelope import TEXT, convert
+from airflow_provider.state.records.envelope import TEXT
+from airflow_provider.state.records.plain import Plain
 
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailure:
+class TaskFailure(Plain):
     """Why a task failed.
 
     :param message: short; if it failed on an executor, one line for the cause and one for the error that followed
@@ -36,14 +36,3 @@ class TaskFailure:
     def line(self) -> str:
         """The message in one line."""
         return "; ".join(part.rstrip(":") for line in self.message.splitlines() if (part := line.strip()))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"message": self.message, "traceback": self.traceback}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TaskFailure:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        return convert(data, cls)

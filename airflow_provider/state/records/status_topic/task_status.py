@@ -12,6 +12,7 @@ import msgspec
 from airflow_provider.state.records.envelope import COUNT, TEXT, check_depth, convert, encode_step
 from airflow_provider.state.records.jobs_topic.checks import check_job_name
 from airflow_provider.state.records.jobs_topic.jobs import TaskKind
+from airflow_provider.state.records.plain import Plain
 from airflow_provider.state.records.status_topic.costs import RUNS_KEPT
 from airflow_provider.state.records.status_topic.counted import Counted
 from airflow_provider.state.records.status_topic.spark_work import SparkWork
@@ -92,7 +93,7 @@ class TaskState(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointClaim:
+class CheckpointClaim(Plain):
     """A task's claim of a checkpoint whose name is not the task's own.
 
     :param key: the checkpoint's name in its job
@@ -105,17 +106,6 @@ class CheckpointClaim:
     process: Annotated[str, TEXT]
     number: Annotated[int, COUNT]
     lease_ms: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_SESSION_MS)]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"key": self.key, "process": self.process, "number": self.number, "lease_ms": self.lease_ms}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> CheckpointClaim:
-        """The inverse of :meth:`to_json`.
-
-        :raises ValueError: for anything else, naming the field
-        """
-        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from airflow_provider.state.records.envelope import COUNT, TEXT
+from airflow_provider.state.records.plain import Plain
 
 _NAME = msgspec.Meta(min_length=1, max_length=TEXT.max_length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenAsset:
+class WrittenAsset(Plain):
     """What a finished attempt has written to an asset.
 
     :param name: of the asset in Airflow
@@ -24,6 +25,3 @@ class WrittenAsset:
     name: Annotated[str, _NAME]
     uri: Annotated[str, _NAME]
     rows: Annotated[int, COUNT] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "uri": self.uri, "rows": self.rows}
