@@ -287,10 +287,10 @@ class SparkJobOperator(GroupTask):
 
         def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
             show_link(self, context, group_link(status))
-            alone = nobody(status)
-            if alone and pace.is_due(alone, time.monotonic()):
+            why_nobody = nobody(status)
+            if why_nobody and pace.is_due(why_nobody, time.monotonic()):
                 self.log.warning(
-                    "Group %s has no workers, so job %s waits: %s. %s", group, condition.job, alone, _BESIDE
+                    "Group %s has no workers, so job %s waits: %s. %s", group, condition.job, why_nobody, _BESIDE
                 )
             return condition.answer(jobs, status)
 
@@ -322,13 +322,13 @@ class SparkJobOperator(GroupTask):
 
     def _check_workers(self, hook: SparkGroupHook, group: str) -> None:
         """:raises AirflowFailException: if the group's workers can't start before the wait is over"""
-        waiting, alone = workers_after(self), None
+        waiting, why_nobody = workers_after(self), None
         if waiting:
             with suppress(PassingError):
-                alone = hook.look_now(group, lambda _, status: nobody(status))
-        if alone:
+                why_nobody = hook.look_now(group, lambda _, status: nobody(status))
+        if why_nobody:
             raise AirflowFailException(
-                f"wait_for_completion: group {group} has no workers ({alone}), and those of this DAG never start,"
+                f"wait_for_completion: group {group} has no workers ({why_nobody}), and those of this DAG never start,"
                 f" because they come after this task: {', '.join(waiting)}. Let them start beside it, after an operator"
                 " that only submits"
             )

@@ -154,9 +154,10 @@ class JobCondition:
         if self._is_of_another_run(definition):
             return SoFar(text=f"{wanted}: the group has that job of run {definition.run_key!r}")
         standing = Standing.of_job(self.job, jobs, status)
-        alone = "" if standing.running else nobody(status)
+        why_nobody = "" if standing.running else nobody(status)
         return SoFar(
-            text=f"{wanted}, for which the group has no workers ({alone})" if alone else wanted, standing=standing
+            text=f"{wanted}, for which the group has no workers ({why_nobody})" if why_nobody else wanted,
+            standing=standing,
         )
 
     def _is_of_another_run(self, job: JobDefinition | Removal) -> bool:

@@ -21,13 +21,13 @@ def of_stop(tasks: Iterable[TaskId], jobs: JobsSnapshot, status: StatusSnapshot)
     there = present(status)
     lasts = [last for task in sorted(tasks) if (last := status.tasks.get(task)) and last.state.runs]
     running = [jobs.label(last.task) for last in lasts if is_watched(last, status, there)]
-    alone = [jobs.label(last.task) for last in lasts if last.lives_on and not is_watched(last, status, there)]
+    unwatched = [jobs.label(last.task) for last in lasts if last.lives_on and not is_watched(last, status, there)]
     said = []
     if running:
         what = counted(len(running), "running task")
         said.append(f"waits until {what} {'has' if len(running) == 1 else 'have'} stopped: {in_short(running)}")
-    if alone:
-        said.append(f"no worker is there to stop what may still run (see cospark jobs orphans): {in_short(alone)}")
+    if unwatched:
+        said.append(f"no worker is there to stop what may still run (see cospark jobs orphans): {in_short(unwatched)}")
     return tuple(said)
 
 
