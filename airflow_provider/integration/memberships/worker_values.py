@@ -7,7 +7,7 @@ Triggers that an older release has stored rely on the keys: new ones may be adde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from airflow_provider.assignment.learners.model import LearnedRule, Limits
@@ -211,14 +211,7 @@ class WorkerStory:
         return replace(self, first_epoch=self.first_epoch or first, last_epoch=max(last, self.last_epoch or 0))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "v": SAVED_VERSION,
-            "began_ms": self.began_ms,
-            "deferrals": self.deferrals,
-            "first_epoch": self.first_epoch,
-            "last_epoch": self.last_epoch,
-            "stopped": self.stopped,
-        }
+        return {"v": SAVED_VERSION, **asdict(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WorkerStory:
@@ -228,13 +221,7 @@ class WorkerStory:
         """
         check_saved(data, "story")
         with reading_saved("story"):
-            return cls(
-                began_ms=data["began_ms"],
-                deferrals=data["deferrals"],
-                first_epoch=data["first_epoch"],
-                last_epoch=data["last_epoch"],
-                stopped=data["stopped"],
-            )
+            return cls(**{each.name: data[each.name] for each in fields(cls)})
 
     def summary(self, spec: WorkerSpec, ended: Ending, status: StatusSnapshot) -> dict[str, Any]:
         """The operator's return value.
