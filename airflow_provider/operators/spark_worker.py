@@ -73,6 +73,7 @@ from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
     DEFAULT_PROGRESS_S,
     DEFAULT_SPARK_MASTER,
+    RUNNERS,
     Equipment,
 )
 from airflow_provider.worker.settings import Until
@@ -85,7 +86,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Deferred", "Incremental", "Learners", "Membership", "SparkWorkerOperator"]
 
-RUNNERS: Final = ("local", "noop")
 _SAME_NAME: Final = (
     "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1 (a backfill has"
     " its own), or put the run's id into the parameter group"

@@ -10,6 +10,7 @@ from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
 
+RUNNERS: Final = ("local", "noop")
 NEVER_S: Final = 10.0**9
 DEFAULT_MAX_SPARK_DEATHS: Final = 3
 DEFAULT_SPARK_MASTER: Final = "local[2]"

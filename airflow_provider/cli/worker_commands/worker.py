@@ -50,6 +50,7 @@ from airflow_provider.worker.equipment import (
     DEFAULT_PROGRESS_S,
     DEFAULT_SPARK_MASTER,
     NEVER_S,
+    RUNNERS,
     Equipment,
 )
 from airflow_provider.worker.exit_requests import ExitRequests
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_worker_option(parser)
     parser.add_argument(
         "--runner",
-        choices=("local", "noop"),
+        choices=RUNNERS,
         default="local",
         help="what runs the tasks: Spark (local, the default), or nothing, to try out groups (noop)",
     )
