@@ -25,17 +25,11 @@ class TimelineFeed:
         self._view = TimelineView()
         self._views = 0
         self._whole = False
-        self._problem: TopicError | None = None
 
     @property
     def whole(self) -> bool:
         """Whether the topic has been read to its end once."""
         return self._whole
-
-    @property
-    def problem(self) -> TopicError | None:
-        """Why the topic can't be read at present."""
-        return self._problem
 
     @property
     def origin(self) -> str:
@@ -66,7 +60,6 @@ class TimelineFeed:
 
     def reached(self, _offset: int) -> None:
         self._whole = True
-        self._problem = None
         self._complaints.tell()
 
     def again(self) -> None:
@@ -75,7 +68,7 @@ class TimelineFeed:
             self._views += 1
 
     def fail(self, error: TopicError) -> None:
-        self._problem = error
+        """Ignored: what was read stays."""
 
     def closed(self) -> None:
         self._complaints.tell()
