@@ -37,7 +37,7 @@ class Driver:
 
     :param id: by which the cluster knows it
     :param submitted_ms: when it was submitted, by the cluster's clock
-    :param page: where people see it; empty: unknown
+    :param page: where people see it; empty: unknown, as before its start
     :param why: what the cluster says about its end
     """
 
@@ -104,11 +104,16 @@ class Watch:
             log.info("Driver %s runs already, and is watched from now on", driver.id)
         elif driver is None or driver.state is not DriverState.SUCCEEDED:
             driver = self._submitted(driver)
+        page = ""
         while driver.state is DriverState.RUNS:
+            if driver.page not in ("", page):
+                page = driver.page
+                log.info("Driver %s is to be seen at %s", driver.id, page)
             self._pause()
             driver = self._look(driver)
         if driver.state is not DriverState.SUCCEEDED:
-            raise DriverError(f"driver {driver.id} {driver.state.value}{driver.why and f': {driver.why}'}")
+            page, why = driver.page and f" ({driver.page})", driver.why and f": {driver.why}"
+            raise DriverError(f"driver {driver.id}{page} {driver.state.value}{why}")
         return driver
 
     def end(self) -> None:
@@ -140,7 +145,7 @@ class Watch:
         driver = newest(self._ask(lambda: self._cluster.find(self._tag)))
         if driver is None or (before is not None and driver.id == before.id):
             raise DriverError(f"spark-submit has ended with exit code {code}, and the cluster has no new driver")
-        log.info("Driver %s was submitted%s", driver.id, driver.page and f": {driver.page}")
+        log.info("Driver %s was submitted", driver.id)
         return driver
 
     def _look(self, driver: Driver) -> Driver:

@@ -113,7 +113,7 @@ def test_it_is_submitted_to_the_cluster_and_watched_to_its_end(group: Group) -> 
 
 
 def test_its_failure_is_that_of_the_task_and_the_next_attempt_submits_it_again(group: Group) -> None:
-    with pytest.raises(DriverError, match=f"driver {APP} failed: User application exited with status 1"):
+    with pytest.raises(DriverError, match=rf"driver {APP} \(.*{APP}/\) failed: User application exited with status 1"):
         group.run(Guard(lambda: group.manager.ends.update({APP: ("FINISHED", "FAILED")})))
     second = APP.replace("_0000", "_0001")
     group.run(Guard(lambda: group.manager.ends.update({second: ("FINISHED", "SUCCEEDED")})))

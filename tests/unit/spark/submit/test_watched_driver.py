@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -123,6 +124,20 @@ def test_its_failure_is_that_of_the_attempt_with_what_the_cluster_says(state: Dr
     cluster.then = [lambda: cluster.becomes("app_1", state, "no such day")]
     with pytest.raises(DriverError, match=f"driver app_1 {state.value}: no such day"):
         cluster.watch().run()
+
+
+def test_where_it_is_to_be_seen_is_in_the_log_as_soon_as_the_cluster_knows_it_and_in_its_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = FakeCluster()
+
+    def starts() -> None:
+        cluster.drivers["app_1"] = replace(cluster.drivers["app_1"], page="http://rm/app_1")
+
+    cluster.then = [starts, lambda: None, lambda: cluster.becomes("app_1", DriverState.FAILED)]
+    with caplog.at_level(logging.INFO), pytest.raises(DriverError, match=r"driver app_1 \(http://rm/app_1\) failed"):
+        cluster.watch().run()
+    assert caplog.messages == ["Driver app_1 was submitted", "Driver app_1 is to be seen at http://rm/app_1"]
 
 
 def test_spark_submit_may_end_before_it_says_that_it_has_submitted() -> None:
