@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from airflow_provider.spark.submit.detached import ClusterSilentError, Driver, D
 _ANSWER_S: Final = 10.0
 _NOT_FOUND: Final = 404
 _LONGEST_WHY: Final = 1_000
+_TELLING: Final = re.compile(r"\bERROR\b|^(?:Caused by: )?[\w.$]+(?:Error|Exception)\b")
+"""A line of a log that says why something failed."""
 _CONF_DIRS: Final = ("YARN_CONF_DIR", "HADOOP_CONF_DIR")
 _PORTS: Final[Mapping[str, int]] = {"http": 8088, "https": 8090}
 _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -66,14 +69,20 @@ class Yarn:
         self._ask("PUT", f"apps/{quote(driver_id)}/state?user.name={user}", {"state": "KILLED"})
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any] | None:
-        """None: there is no such application.
+        """None: there is no such application. This counts if the resource manager is active: one that was just started
+        knows nothing until it has read what another one has stored.
 
         :raises ClusterSilentError: if no resource manager answers
         """
         refusals = []
         for address in self._addresses:
             try:
-                return _answer(method, f"{address}/ws/v1/cluster/{path}", body)
+                url = f"{address}/ws/v1/cluster/{path}"
+                answer = _answer(method, url, body)
+                if _names_something(answer):
+                    return answer
+                _require_active(address)
+                return _answer(method, url, body)
             except (OSError, ValueError, HTTPException) as refused:
                 refusals.append(f"{address}: {refused}")
         raise ClusterSilentError(f"no resource manager answers ({'; '.join(refusals)})")
@@ -133,6 +142,17 @@ def _answer(method: str, url: str, body: object) -> dict[str, Any] | None:
     return read
 
 
+def _names_something(answer: Mapping[str, Any] | None) -> bool:
+    return answer is not None and bool(answer.get("apps", answer))
+
+
+def _require_active(address: str) -> None:
+    """:raises ValueError: if this is a resource manager that is not in charge, or not yet"""
+    info = (_answer("GET", f"{address}/ws/v1/cluster/info", None) or {}).get("clusterInfo") or {}
+    if (state := info.get("haState")) != "ACTIVE":
+        raise ValueError(f"it is {'no resource manager' if state is None else f'not active: {state}'}")
+
+
 def _driver(app: Mapping[str, Any]) -> Driver:
     """A state that this module does not know counts as one before the end: then it is looked at again.
 
@@ -147,5 +167,14 @@ def _driver(app: Mapping[str, Any]) -> Driver:
         state=ended,
         submitted_ms=int(app.get("startedTime", 0)),
         page=app.get("trackingUrl") or "",
-        why=" ".join((app.get("diagnostics") or "").split())[:_LONGEST_WHY],
+        why=_why(app.get("diagnostics") or ""),
     )
+
+
+def _why(diagnostics: str) -> str:
+    """In short. If a driver has ended without a word to YARN, these contain the end of its log, twice."""
+    lines = diagnostics.splitlines()
+    if len(diagnostics) > _LONGEST_WHY:
+        telling = [lines[0], *filter(_TELLING.search, lines[1:])]
+        lines = telling if len(telling) > 1 else lines
+    return " ".join(" ".join(dict.fromkeys(lines)).split())[:_LONGEST_WHY]

@@ -61,7 +61,39 @@ def test_the_states_of_applications_are_those_of_drivers(
     manager.ends[APP] = said
     (found,) = yarn.find("cospark-1")
     assert found.state is state
-    assert found.why == "User application exited with status 1"
+    assert ("User application exited with status 1" in found.why) is ("FAILED" in said)
+
+
+def test_one_that_waits_for_its_start_has_no_page_yet(manager: FakeResourceManager, yarn: Yarn) -> None:
+    submit(manager, "cospark-1")
+    manager.ends[APP] = ("ACCEPTED", "UNDEFINED")
+    (found,) = yarn.find("cospark-1")
+    assert found.page == ""
+
+
+def test_of_long_diagnostics_with_a_log_the_lines_that_tell_why_are_left(
+    manager: FakeResourceManager, yarn: Yarn
+) -> None:
+    submit(manager, "cospark-1")
+    manager.ends[APP] = ("FAILED", "FAILED")
+    (found,) = yarn.find("cospark-1")
+    assert found.why == (
+        f"Application {APP} failed 2 times due to AM Container for appattempt_1700000000000_0000_000002 exited with"
+        " exitCode: 13 26/11/30 08:58:35 ERROR ApplicationMaster: User application exited with status 1"
+        " 26/11/30 08:58:35 ERROR ApplicationMaster: Uncaught exception:"
+        " org.apache.spark.SparkException: Exception thrown in awaitResult:"
+        " Caused by: org.apache.spark.SparkUserAppException: User application exited with 1"
+    )
+
+
+def test_long_diagnostics_without_such_a_line_are_cut(manager: FakeResourceManager, yarn: Yarn) -> None:
+    submit(manager, "cospark-1")
+    manager.ends[APP] = ("FAILED", "FAILED")
+    manager.log = "so much\n" * 1000
+    (found,) = yarn.find("cospark-1")
+    assert found.why.startswith(f"Application {APP} failed 2 times")
+    assert "so much" in found.why
+    assert len(found.why) <= 1000
 
 
 def test_one_is_killed_by_its_id_in_the_name_of_the_user(
@@ -70,12 +102,36 @@ def test_one_is_killed_by_its_id_in_the_name_of_the_user(
     monkeypatch.setenv("HADOOP_USER_NAME", "ann")
     submit(manager, "cospark-1")
     yarn.kill(APP)
-    assert manager.kills == [(APP, "ann")]
+    yarn.kill(APP)
+    assert {*manager.kills} == {(APP, "ann")}
+    (found,) = yarn.find("cospark-1")
+    assert (found.state, found.why) == (
+        DriverState.KILLED,
+        "Application application_1700000000000_0000 was killed by user ann",
+    )
     yarn.kill("application_1_0001")
 
 
 def test_one_that_is_not_known_is_none(yarn: Yarn) -> None:
     assert yarn.look(APP) is None
+
+
+@pytest.mark.parametrize("state", ["INITIALIZING", "STANDBY"])
+def test_one_that_is_not_known_to_a_manager_that_has_just_started_may_be_there(
+    manager: FakeResourceManager, yarn: Yarn, state: str
+) -> None:
+    """It would be submitted twice, or count as forgotten, or as killed."""
+    submit(manager, "cospark-1")
+    manager.state = state
+    for question in (lambda: yarn.find("cospark-1"), lambda: yarn.look(APP), lambda: yarn.kill(APP)):
+        with pytest.raises(ClusterSilentError, match=f"it is not active: {state}"):
+            question()
+
+
+def test_a_manager_that_becomes_active_meanwhile_is_asked_again(manager: FakeResourceManager, yarn: Yarn) -> None:
+    submit(manager, "cospark-1")
+    manager.state, manager.becomes = "STANDBY", ["ACTIVE"]
+    assert [driver.id for driver in yarn.find("cospark-1")] == [APP]
 
 
 def test_the_manager_that_answers_is_asked(manager: FakeResourceManager) -> None:
