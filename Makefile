@@ -44,6 +44,7 @@ test: install  ## Everything that CI runs; as root on Debian and Ubuntu it insta
 	@$(BIN)/python scripts/run-tests
 
 thorough: install coverage docs  ## What takes too long for each run of CI: coverage, the documentation site, and a broker, Airflow (on PostgreSQL, too), a browser and Spark under more load and faults
+	@$(BIN)/python scripts/fill-cache thorough
 	$(PYTEST) -m thorough tests/simulation tests/explore tests/integration tests/system
 	COSPARK_DATABASE=postgresql $(PYTEST) -m "not thorough" tests/system
 	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
