@@ -42,6 +42,10 @@ POLL_EVERY_S: Final = 3.5
 POLLS_PER_S: Final = 300
 """If there are more queries than that allows, each is polled less often."""
 AT_ONCE: Final = 16
+_SLOW_S: Final = 0.07
+"""A server whose answer takes longer has better things to do: the next one is asked for so many times later."""
+_LEAST_OFTEN: Final = 9.0
+"""How many times later at most."""
 
 
 class Listener:
@@ -193,7 +197,8 @@ class QueryPolling:
             if event is not None:
                 self._end(watched, event)
         if not watched.gone:
-            self._put(watched, asked_at + every_s)
+            later = min(max(1.0, (_now() - asked_at) / _SLOW_S), _LEAST_OFTEN)
+            self._put(watched, asked_at + later * every_s)
 
     async def _ask(self, watched: Watched, now: float) -> QueryEnded | QueryStopped | None:
         """How the query ended; None: it is still running."""

@@ -60,6 +60,7 @@ class FakeConnect(SparkConnectServiceServicer):
 
     :ivar refusal: how it refuses each call; None: it does not
     :ivar speaks: set while it answers; otherwise all calls wait
+    :ivar answers_after_s: how long each answer takes
     :ivar token: the token that it wants; empty: none
     :ivar begins_none: how it refuses to create a session, while it answers in existing ones; None: it does not
     :ivar forgets_to_close: whether it only says that it has released a session
@@ -83,6 +84,7 @@ class FakeConnect(SparkConnectServiceServicer):
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         self.speaks = asyncio.Event()
         self.speaks.set()
+        self.answers_after_s = 0.0
         self.token = ""
         self.begins_none: tuple[grpc.StatusCode, str] | None = None
         self.forgets_to_close = False
@@ -206,7 +208,7 @@ class FakeConnect(SparkConnectServiceServicer):
         self.at_once = max(self.at_once, self._now)
         try:
             await self.speaks.wait()
-            await asyncio.sleep(0)
+            await asyncio.sleep(self.answers_after_s)
         finally:
             self._now -= 1
         if self.refusal is not None:

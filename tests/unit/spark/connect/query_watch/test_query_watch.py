@@ -229,6 +229,20 @@ async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
 
 
 @pytest.mark.slow
+async def test_a_server_that_answers_slowly_is_polled_less_often(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a thousand streams start again, the polls of those that run would take a core."""
+    monkeypatch.setattr(polling, "POLL_EVERY_S", 0.5)
+    server.answers_after_s = 0.28
+    async with Hearing(server, tell_every_s=3600) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery()))
+        await eventually(lambda: server.asked["status"] == 1, "it is polled")
+        began = time.monotonic()
+        await eventually(lambda: server.asked["status"] == 2, "it is polled again")
+        assert time.monotonic() - began > 1
+
+
 async def test_very_many_queries_are_polled_less_often(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "POLLS_PER_S", 50)
     async with Hearing(server) as hearing:
