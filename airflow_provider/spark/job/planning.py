@@ -15,6 +15,9 @@ from airflow_provider.state.records.json_value import NotJsonError, to_json_valu
 MAX_PLAN_BYTES: Final = 900_000
 """A plan is one record, and by default a broker accepts records of up to 1 MiB (``message.max.bytes``)."""
 
+_MEASURED: Final = 4
+"""How many times too long a plan may be for its length to be told."""
+
 SESSION_KEY: Final = "needs_session"
 """In the configuration of a task that needs none: false."""
 
@@ -49,7 +52,13 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
     if not isinstance(configs, list):
         raise PlanError(context.name, f"must be a list of task configurations, not a {type(configs).__qualname__}")
     of_job = {**_slots_of(context.name, job), **({} if job.needs_session else {SESSION_KEY: False})}
-    plan = [{**of_job, **_checked(context.name, index, config)} for index, config in enumerate(configs)]
+    plan: list[dict[str, Any]] = []
+    size = 0
+    for index, config in enumerate(configs):
+        plan.append({**of_job, **_checked(context.name, index, config)})
+        size += len(json.dumps(plan[-1]))
+        if size > _MEASURED * MAX_PLAN_BYTES:
+            check_plan_size(context.name, size, at_least=True)
     check_plan_size(context.name, len(json.dumps(plan)))
     return _without_shared_checkpoints(context.name, plan)
 
@@ -62,12 +71,13 @@ def _slots_of(name: str, job: SparkJob) -> dict[str, int]:
     return {} if slots == 1 else {SLOTS_KEY: job.slots}
 
 
-def check_plan_size(job: str, size: int) -> None:
+def check_plan_size(job: str, size: int, *, at_least: bool = False) -> None:
     """:raises PlanError: if a plan of ``size`` bytes as JSON does not fit into a record"""
     if size > MAX_PLAN_BYTES:
+        length = f"at least {size}" if at_least else size
         raise PlanError(
             job,
-            f"has {size} bytes as JSON, more than the {MAX_PLAN_BYTES} that a record has room for;"
+            f"has {length} bytes as JSON, more than the {MAX_PLAN_BYTES} that a record has room for;"
             " put what is long into a file or table, and its name into the plan",
         )
 

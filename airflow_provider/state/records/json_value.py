@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
@@ -14,6 +15,10 @@ write more than 4,300.
 """
 
 _MOST_SHOWN: Final = 100
+_MEASURED: Final = 16
+"""How many times too long a value may be for its length to be told. To write a longer one as JSON would take memory,
+and no other thread could run meanwhile.
+"""
 
 
 class NotJsonError(Exception):
@@ -25,8 +30,7 @@ def to_json_value(value: object) -> Any:
 
     :raises NotJsonError: for what JSON can't carry, including NaN and keys that are not strings; says where it is
     """
-    _check(value, "$", MAX_DEPTH)
-    return json.loads(json.dumps(value, allow_nan=False))
+    return json.loads(_to_json(value, _Room(math.inf)))
 
 
 def to_small_json_value(value: object, max_bytes: int) -> Any:
@@ -34,31 +38,49 @@ def to_small_json_value(value: object, max_bytes: int) -> Any:
 
     :raises NotJsonError: also if its JSON has more than ``max_bytes`` bytes
     """
-    plain = to_json_value(value)
-    size = len(json.dumps(plain))
-    if size > max_bytes:
-        raise NotJsonError(f"$ has {size} bytes as JSON, more than the {max_bytes} that a record has room for")
-    return plain
+    text = _to_json(value, _Room(_MEASURED * max_bytes))
+    if len(text) > max_bytes:
+        raise NotJsonError(f"$ has {len(text)} bytes as JSON, more than the {max_bytes} that a record has room for")
+    return json.loads(text)
 
 
-def _check(value: object, path: str, depth: int) -> None:
+@dataclass(slots=True)
+class _Room:
+    """How many more bytes of JSON there may be."""
+
+    left: float
+
+    def take(self, least: int) -> None:
+        """:param least: of what comes next"""
+        self.left -= least
+        if self.left < 0:
+            raise NotJsonError("$ has many times more bytes as JSON than a record has room for")
+
+
+def _to_json(value: object, room: _Room) -> str:
+    _check(value, "$", MAX_DEPTH, room)
+    return json.dumps(value, allow_nan=False)
+
+
+def _check(value: object, path: str, depth: int, room: _Room) -> None:
+    room.take(1)
     if depth == 0:
         raise NotJsonError(f"{path[:40]}... is more than {MAX_DEPTH} levels deep, or contains itself")
     if isinstance(value, (dict, list, tuple)):
-        for where, item in _parts(value, path):
-            _check(item, where, depth - 1)
+        for where, item in _parts(value, path, room):
+            _check(item, where, depth - 1, room)
     else:
-        _check_plain(value, path)
+        _check_plain(value, path, room)
 
 
-def _parts(value: dict[Any, Any] | list[Any] | tuple[Any, ...], path: str) -> Iterator[tuple[str, object]]:
+def _parts(value: dict[Any, Any] | list[Any] | tuple[Any, ...], path: str, room: _Room) -> Iterator[tuple[str, object]]:
     if not isinstance(value, dict):
         yield from ((f"{path}[{index}]", item) for index, item in enumerate(value))
         return
     for key, item in value.items():
         if not isinstance(key, str):
             raise NotJsonError(f"{path} has the key {_shown(key)}; keys must be strings")
-        _check_plain(key, f"a key of {path}")
+        _check_plain(key, f"a key of {path}", room)
         yield f"{path}.{key}", item
 
 
@@ -69,7 +91,7 @@ def _shown(key: object) -> str:
         return f"of type {type(key).__qualname__}"
 
 
-def _check_plain(value: object, path: str) -> None:
+def _check_plain(value: object, path: str, room: _Room) -> None:
     if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
         raise NotJsonError(
             f"{path} is a whole number of {value.bit_length()} bits, more than the {MAX_INTEGER_BITS} that every reader"
@@ -78,6 +100,7 @@ def _check_plain(value: object, path: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise NotJsonError(f"{path} is {value}, which JSON does not have")
     if isinstance(value, str):
+        room.take(len(value))
         try:
             value.encode()
         except UnicodeEncodeError as wrong:

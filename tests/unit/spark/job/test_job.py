@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import json
 import os
 import pickle
 import stat
@@ -31,7 +33,7 @@ from airflow_provider.spark.job.checkpoint_folder import (
     usable_root,
 )
 from airflow_provider.spark.job.planning import PlanError, make_plan
-from airflow_provider.state.records.json_value import NotJsonError, to_json_value
+from airflow_provider.state.records.json_value import NotJsonError, to_json_value, to_small_json_value
 from airflow_provider.values.model import TaskId
 
 if TYPE_CHECKING:
@@ -249,6 +251,39 @@ def test_a_value_that_contains_itself_is_no_json() -> None:
     loop.append(loop)
     with pytest.raises(NotJsonError, match="deep"):
         to_json_value(loop)
+
+
+class Endless(dict[str, object]):
+    """Its content never ends."""
+
+    def items(self) -> Any:
+        return ((str(number), number) for number in itertools.count())
+
+
+class EndlessPlan(list[dict[str, object]]):
+    """It never ends."""
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        return itertools.repeat({"table": "the same"})
+
+
+@pytest.mark.parametrize("value", ["x" * 100_000, [[]] * 20_000, {"a": Endless()}])
+def test_a_value_that_is_far_too_long_is_not_written_as_json(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other thread could run while that is done."""
+    monkeypatch.setattr(json, "dumps", None)
+    with pytest.raises(NotJsonError, match="many times more bytes as JSON than a record has room for"):
+        to_small_json_value(value, 1_000)
+
+
+def test_the_length_of_a_value_that_is_a_bit_too_long_is_told() -> None:
+    with pytest.raises(NotJsonError, match="has 2002 bytes as JSON, more than the 1000"):
+        to_small_json_value("x" * 2_000, 1_000)
+
+
+def test_a_plan_that_never_ends_is_refused() -> None:
+    job = spark_job(plan=lambda _: EndlessPlan())(lambda _spark, _task: None)
+    with pytest.raises(PlanError, match=r"has at least \d+ bytes as JSON, more than the 900000"):
+        make_plan(job, job_context())
 
 
 @pytest.mark.parametrize("value", ["half \ud83d", {"half \ud83d": 1}, [{"a": "\udcff"}]])
