@@ -19,8 +19,8 @@ from airflow_provider.spark.attempts.blame import (
     blame,
 )
 from airflow_provider.spark.attempts.failures import Mask, Printed
-from airflow_provider.spark.attempts.forks import only_in_this_process
 from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.local.isolation.forks import only_in_this_process
 from airflow_provider.spark.local.streaming.checkpoint_files import read_newest
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,

@@ -24,7 +24,6 @@ from airflow_provider.spark.attempts.failures import (
     describe,
     nothing_secret,
 )
-from airflow_provider.spark.attempts.forks import only_in_this_process
 from airflow_provider.spark.job import (
     FencedError,
     JobContext,
@@ -42,6 +41,7 @@ from airflow_provider.spark.job.loading import check_allowed, load_job
 from airflow_provider.spark.job.planning import make_plan
 from airflow_provider.spark.limits import within_limits
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
+from airflow_provider.spark.local.isolation.forks import only_in_this_process
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.raised import is_of_job
 from airflow_provider.spark.runner import (

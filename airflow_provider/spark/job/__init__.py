@@ -54,6 +54,7 @@ from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, All
 from airflow_provider.spark.job.asset_writes import AssetWrites
 from airflow_provider.spark.job.rehearsing import Rehearsal
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
+from airflow_provider.spark.local.isolation.forks import only_in_this_process
 from airflow_provider.spark.raised import Naming
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class _FencedWrite:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         self._guard.check()
-        with Naming(_write_failed, Exception):  # PySpark can't send anything else to the JVM
+        with Naming(_write_failed, Exception), only_in_this_process():  # PySpark can't send anything else to the JVM
             self._write(batch, batch_id)
         self._guard.check_lease()
 

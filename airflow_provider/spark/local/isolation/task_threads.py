@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.spark.local.isolation.called_back import methods_that_answer_once
 from airflow_provider.spark.local.isolation.own_jobs import methods_that_spare_others
 from airflow_provider.spark.local.isolation.thread_owners import (
     Owner,
@@ -61,7 +62,7 @@ def install_task_threads(for_nobody: Callable[[], SparkSession]) -> None:
             configure=configure,
             found=_query_here,
             for_nobody=for_nobody,
-            methods=methods_that_spare_others(),
+            methods=(*methods_that_spare_others(), *methods_that_answer_once()),
         )
     )
 

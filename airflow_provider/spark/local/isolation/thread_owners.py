@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
+from airflow_provider.spark.local.isolation.forks import only_in_this_process
 from airflow_provider.spark.local.isolation.pools import Carry, methods_that_carry
 
 _CLIENTS: Final = frozenset({"py4j", "grpc"})
@@ -154,9 +155,8 @@ def _carry_of(owner_here: OwnerHere) -> Carry:
             owner.for_calls = owner.hand_on()
 
         def call_for_owner(*args: Any, **kwargs: Any) -> Any:
-            if getattr(_here, "owner", None) is owner:
-                return function(*args, **kwargs)
-            with _lent_to(owner, owner_here()):
+            is_mine = getattr(_here, "owner", None) is owner
+            with contextlib.nullcontext() if is_mine else _lent_to(owner, owner_here()), only_in_this_process():
                 return function(*args, **kwargs)
 
         return call_for_owner
@@ -209,6 +209,7 @@ def _run_for(owner: Owner, take: Take, run: Callable[[], None]) -> Callable[[], 
     def run_for_owner() -> None:
         _here.owner = owner
         take()
-        run()
+        with only_in_this_process():
+            run()
 
     return run_for_owner

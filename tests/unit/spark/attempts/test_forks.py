@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from attempt_jobs import JOBS, order
 from fake_session import FakeSession
+from waiting import DEADLINE_S
 
 from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.local.isolation import thread_owners
 from airflow_provider.spark.runner import TaskFinished, WarmUpReady
 from airflow_provider.spark.warm_up import WarmUpGuard, warm_up
 
@@ -89,3 +94,55 @@ def test_so_does_one_of_a_warm_up() -> None:
     if os.getpid() != process:
         os._exit(_CAME_BACK)
     assert done.outcome == WarmUpReady(order=to_warm)
+
+
+def only_the_parent(call: Callable[[], object]) -> None:
+    """Call what forks: the child must not come back from it."""
+    process = os.getpid()
+    try:
+        call()
+    finally:
+        if os.getpid() != process:
+            os._exit(_CAME_BACK)
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_so_does_one_of_a_fenced_batch(end: str, capfd: pytest.CaptureFixture[str]) -> None:
+    seen: list[int] = []
+    task = TaskContext(job="forks", index=0, config={}, epoch=1, checkpoint_location="")
+    write = task.foreach_batch(lambda _batch, _batch_id: seen.append(forked(end)))
+    only_the_parent(lambda: write(None, 1))  # type: ignore[arg-type]  # nobody looks at the batch
+    assert seen == [ENDS[end][1]]
+    assert capfd.readouterr().err == ("ValueError\n" if end == "fails" else ""), "its message may have secrets"
+
+
+@pytest.fixture
+def _as_a_task() -> Iterator[None]:
+    """This thread belongs to a task."""
+    kind = type("Session", (), {"Builder": type("Builder", (), {})})
+    nobody = thread_owners.session_for_nobody
+    thread_owners.install(thread_owners.Sessions(kind=kind, configure=lambda *_: None, for_nobody=nobody))
+    thread_owners.own_this_thread(thread_owners.Owner("session", lambda: lambda: None))
+    yield
+    thread_owners.disown_threads()
+    thread_owners.uninstall()
+
+
+def in_a_pool(call: Callable[[], int]) -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result(DEADLINE_S)
+
+
+def in_a_thread(call: Callable[[], int]) -> int:
+    told: Future[int] = Future()
+    thread = threading.Thread(target=lambda: told.set_result(call()))
+    thread.start()
+    thread.join(DEADLINE_S)
+    return told.result(0)
+
+
+@pytest.mark.usefixtures("_as_a_task")
+@pytest.mark.parametrize("end", list(ENDS))
+@pytest.mark.parametrize("somewhere", [in_a_pool, in_a_thread])
+def test_so_does_one_of_a_thread_of_a_task(somewhere: Callable[[Callable[[], int]], int], end: str) -> None:
+    assert somewhere(lambda: forked(end)) == ENDS[end][1]

@@ -7,17 +7,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from typing import NoReturn
-
-from airflow_provider.spark.attempts.failures import Mask, Printed
 
 
 @contextlib.contextmanager
-def only_in_this_process(mask: Mask) -> Iterator[None]:
+def only_in_this_process(mask: Callable[[str], str] | None = None) -> Iterator[None]:
     """Calls a job's code. Another process than the one that calls this never leaves it.
 
-    :param mask: removes secrets from what that process prints
+    :param mask: removes secrets from what that process prints; None: nobody knows them here, so it prints no message
     """
     here = os.getpid()
     try:
@@ -30,14 +29,15 @@ def only_in_this_process(mask: Mask) -> Iterator[None]:
         _end(None, mask)
 
 
-def _end(error: BaseException | None, mask: Mask) -> NoReturn:
+def _end(error: BaseException | None, mask: Callable[[str], str] | None) -> NoReturn:
     """End as Python ends a process, but with nothing of what the worker does at its end."""
     status = 0 if error is None else 1
     try:
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
             status = error.code or 0
         elif error is not None:
-            print(Printed(error, mask), end="", file=sys.stderr)
+            what = type(error).__name__ if mask is None else mask("".join(traceback.format_exception(error))).rstrip()
+            print(what, file=sys.stderr)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     finally:
