@@ -129,6 +129,7 @@ class AttachedRunner:
             raise RunnerClosedError(f"task {order.task} can't be started: the runner is closed")
         if order.task in self._attempts:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
+        self._process.put_back()  # threads may have gone on since nothing runs here any more
         warming = self._warming.pop(order.task, None)
         if warming is None or not self._hand_over(warming, order):
             self._start_cold(self._attempt_at(order, self._session(order)))

@@ -6,15 +6,17 @@ others, as what a module does when it is imported.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
+from airflow_provider.spark.runners.attached_tasks.worker_limits import WorkerLimits
 from airflow_provider.spark.runners.attached_tasks.worker_logging import WorkerLogging
 
 log = logging.getLogger(__name__)
@@ -22,56 +24,89 @@ log = logging.getLogger(__name__)
 _STREAMS: Final = ("stdout", "stderr")
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """An open file of this process.
+
+    :param number: its descriptor
+    :param identity: what tells it from another file that has got the same number after it was closed
+    """
+
+    number: int
+    identity: tuple[int, int]
+
+    @classmethod
+    def of(cls, number: int) -> _File:
+        """:raises OSError: if there is none"""
+        stat = os.fstat(number)
+        return cls(number, (stat.st_dev, stat.st_ino))
+
+
 @dataclass(slots=True)
 class WorkerProcess:
     """How a process is before tasks run in it.
 
     :param logs: how it logs
+    :param limits: what it may use
     :param socket_timeout_s: of sockets that have none of their own; Spark's JVM is asked by such
     :param raised: the filters that make errors of warnings
-    :param descriptors: of its standard streams, as far as they have any
+    :param files: of its standard streams, as far as they have any
     :param level: at which it is logged that something can't be put back
     """
 
     logs: WorkerLogging
+    limits: WorkerLimits
     socket_timeout_s: float | None
     raised: tuple[Any, ...]
-    descriptors: Mapping[str, int]
+    files: Mapping[str, _File]
     level: int = logging.ERROR
 
     @classmethod
     def as_it_is(cls) -> WorkerProcess:
-        return cls(WorkerLogging.as_it_is(), socket.getdefaulttimeout(), (*_raised(),), _descriptors())
+        logs, limits = WorkerLogging.as_it_is(), WorkerLimits.as_they_are()
+        return cls(logs, limits, socket.getdefaulttimeout(), (*_raised(warnings.filters),), _files())
 
     def put_back(self) -> None:
         """Never raises: whatever a task's code has made of this process, the worker has to go on."""
         try:
             self._put_back()
         except Exception:
-            log.log(
-                self.level,
-                "Could not put back what the code of a task had changed, for this whole process; trying again",
-                exc_info=True,
-            )
+            with contextlib.suppress(Exception):  # not even that may be possible
+                log.log(
+                    self.level,
+                    "Could not put back what the code of a task had changed, for this whole process; trying again",
+                    exc_info=True,
+                )
             self.level = logging.DEBUG
 
     def _put_back(self) -> None:
-        changed = [*self._open_streams()]
+        changed = [*self.limits.put_back(), *self._open_streams()]
         self.logs.put_back()
         if socket.getdefaulttimeout() != self.socket_timeout_s:
             socket.setdefaulttimeout(self.socket_timeout_s)
             changed.append("the time limit of sockets")
-        if added := [each for each in _raised() if each not in self.raised]:
-            warnings.filters[:] = [each for each in warnings.filters if each not in added]  # type: ignore[index]
-            warnings._filters_mutated()  # type: ignore[attr-defined]  # noqa: SLF001 - Python remembers what they say
+        if self._raise_less():
             changed.append("which warnings are errors")
         if changed:
             log.warning("The code of a task had changed %s, for this whole process; put back", ", ".join(changed))
 
+    def _raise_less(self) -> bool:
+        """Each filter is taken out of the list in which it was found. Other threads may replace this list meanwhile, by
+        ``warnings.catch_warnings``, and put the former one back; and what is in one must not get into the other.
+        """
+        filters: Any = warnings.filters
+        added = [each for each in _raised(filters) if each not in self.raised]
+        for each in added:
+            with contextlib.suppress(ValueError):  # its own thread has removed it
+                filters.remove(each)
+        if added:
+            warnings._filters_mutated()  # type: ignore[attr-defined]  # noqa: SLF001 - Python remembers what they say
+        return bool(added)
+
     def _open_streams(self) -> list[str]:
         closed = [name for name in _STREAMS if not _is_open(name)]
         for name in closed:
-            old, new = getattr(sys, name, None), _opened(self.descriptors.get(name))
+            old, new = getattr(sys, name, None), _opened(self.files.get(name))
             setattr(sys, name, new)
             for handler in logging.getLogger().handlers:
                 if old is not None and isinstance(handler, logging.StreamHandler) and handler.stream is old:
@@ -87,25 +122,27 @@ def _is_open(name: str) -> bool:
         return False
 
 
-def _raised() -> list[Any]:
-    return [each for each in warnings.filters if each[0] == "error"]
+def _raised(filters: Sequence[Any]) -> list[Any]:
+    return [each for each in filters if each[0] == "error"]
 
 
-def _descriptors() -> dict[str, int]:
-    found: dict[str, int] = {}
+def _files() -> dict[str, _File]:
+    found: dict[str, _File] = {}
     for name in _STREAMS:
         try:
-            found[name] = getattr(sys, name).fileno()
+            found[name] = _File.of(getattr(sys, name).fileno())
         except (AttributeError, OSError, ValueError):
             log.debug("sys.%s has no file", name)
     return found
 
 
-def _opened(descriptor: int | None) -> IO[str]:
-    """A new stream to where the closed one went: Python leaves the file of a standard stream open."""
+def _opened(file: _File | None) -> IO[str]:
+    """A new stream to where the closed one went: Python leaves the file of a standard stream open. If that is closed,
+    too, its number may be that of another file by now, such as a connection to a broker.
+    """
     try:
-        if descriptor is not None:
-            return open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)
+        if file is not None and _File.of(file.number) == file:
+            return open(file.number, "w", buffering=1, errors="backslashreplace", closefd=False)
     except OSError:
-        log.debug("File %d is closed, too", descriptor)
+        log.debug("The file of a standard stream is closed, too", exc_info=True)
     return open(os.devnull, "w")  # noqa: PTH123

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -41,6 +42,11 @@ def log_beside() -> None:
     logging.getLogger().error("said beside")
 
 
+def import_beside() -> None:
+    sys.modules.pop("colorsys", None)
+    importlib.import_module("colorsys")
+
+
 CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "sockets": (lambda: socket.setdefaulttimeout(1e-4), check_sockets),
     "warnings": (lambda: warnings.simplefilter("error", ImportWarning), warn_beside),
@@ -51,6 +57,7 @@ CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         lambda: cast("TextIOWrapper", sys.stderr).detach(),
         log_beside,
     ),
+    "path": (lambda: sys.path.clear(), import_beside),
     "no stdout": (lambda: delattr(sys, "stdout"), lambda: print("said beside")),
 }
 """What a task does, and what others can do nevertheless."""
@@ -59,8 +66,14 @@ MAY_END = threading.Event()
 
 class Changes(SparkJob):
     def run(self, spark: object, task: TaskContext) -> None:
-        CHANGES[task.config["by"]][0]()
+        if task.config["by"] in CHANGES:
+            CHANGES[task.config["by"]][0]()
         assert task.config["at"] == "end" or MAY_END.wait(DEADLINE_S)
+
+
+def changing(by: str, at: str) -> TaskOrder:
+    config = {SESSION_KEY: False, "by": by, "at": at}
+    return TaskOrder(task=TaskId("changes", 0), entry_point=f"{__name__}:Changes", config=config, epoch=Epoch(1))
 
 
 @contextlib.contextmanager
@@ -99,14 +112,50 @@ async def test_others_go_on_when_a_task_has_changed_what_they_use(
     with streams_to(tmp_path / "said"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ImportWarning)
         runner = begins_at_once(LocalRunner(lambda _: None, allowed=[__name__]))
-        config = {SESSION_KEY: False, "by": by, "at": at}
-        task = TaskId("changes", 0)
-        await runner.start(TaskOrder(task=task, entry_point=f"{__name__}:Changes", config=config, epoch=Epoch(1)))
+        await runner.start(changing(by, at))
         await eventually(lambda: "for this whole process; put back" in caplog.text)
         CHANGES[by][1]()
         MAY_END.set()
         assert await runner.close() == frozenset()
     assert "std" not in by or "said beside" in (tmp_path / "said").read_text()
+
+
+async def test_a_task_begins_as_others_have_when_nothing_ran_while_its_process_was_changed() -> None:
+    """As by a thread that a task has left."""
+    with warnings.catch_warnings():
+        runner = begins_at_once(LocalRunner(lambda _: None, allowed=[__name__]))
+        socket.setdefaulttimeout(1e-4)
+        await runner.start(changing("nothing", "while it runs"))
+        check_sockets()
+        MAY_END.set()
+        assert await runner.close() == frozenset()
+
+
+class Inner(list[object]):
+    """The filters of another thread's ``catch_warnings``, which ends when they are looked at for the second time."""
+
+    def __init__(self, filters: list[object], outer: list[object]) -> None:
+        super().__init__(filters)
+        self.outer = outer
+        self.looks = 0
+
+    def __iter__(self) -> Iterator[object]:
+        self.looks += 1
+        if self.looks > 1:
+            warnings.filters = self.outer  # type: ignore[assignment]
+        return super().__iter__()
+
+
+def test_what_another_thread_ignores_for_a_while_is_not_ignored_for_ever() -> None:
+    process = WorkerProcess.as_it_is()
+    outer: list[object] = [*warnings.filters]
+    ignored, raised = ("ignore", None, ImportWarning, "beside", 0), ("error", None, ImportWarning, "rude", 0)
+    inner = Inner([ignored, raised, *outer], outer)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(warnings, "filters", inner)
+        process.put_back()
+    assert raised not in list.__iter__(inner)
+    assert ignored not in outer
 
 
 def test_what_breaks_nothing_stays(caplog: pytest.LogCaptureFixture) -> None:
@@ -137,6 +186,22 @@ def test_a_stream_whose_file_is_closed_too_takes_all_and_keeps_nothing(tmp_path:
         process.put_back()
         print("is lost, and is no error")
         sys.stdout.close()
+
+
+def test_nothing_is_written_into_a_file_that_has_the_number_of_the_closed_one(tmp_path: Path) -> None:
+    """As a new connection to a broker would get it."""
+    descriptor, other = (os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT) for name in ("out", "other"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "stdout", open(descriptor, "w", closefd=False))  # noqa: SIM115
+        process = WorkerProcess.as_it_is()
+        sys.stdout.close()
+        os.dup2(other, descriptor)
+        process.put_back()
+        print("is lost, and breaks nothing")
+        sys.stdout.close()
+    for each in (descriptor, other):
+        os.close(each)
+    assert (tmp_path / "other").read_text() == ""
 
 
 ALARM = """
