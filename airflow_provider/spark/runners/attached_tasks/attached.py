@@ -42,6 +42,7 @@ from airflow_provider.spark.runners.attached_tasks.attached_attempt import Attac
 from airflow_provider.spark.runners.attached_tasks.progress_polling import ProgressPolling, all_done
 from airflow_provider.spark.runners.attached_tasks.sessions import AttachedSession, Spark, Sparks
 from airflow_provider.spark.runners.attached_tasks.warming import Warming
+from airflow_provider.spark.runners.attached_tasks.worker_logging import outlive_handlers
 from airflow_provider.spark.runners.attached_tasks.worker_process import WorkerProcess
 from airflow_provider.spark.runners.no_session import NoSession
 from airflow_provider.spark.runners.threads import in_thread, start_thread
@@ -110,6 +111,7 @@ class AttachedRunner:
         self._learning: set[asyncio.Future[None]] = set()
         self._progress = ProgressPolling(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
         self._process = WorkerProcess.as_it_is()
+        self._log_as_python_does = outlive_handlers()
         self._closed = False
 
     @property
@@ -196,6 +198,7 @@ class AttachedRunner:
         if ending:
             await asyncio.wait(ending, timeout=deadline.left_s(but_s=timeout_s * _FOR_SPARK))
         await self._sparks.release(timeout_s=deadline.left_s())
+        self._log_as_python_does()
         return left
 
     def lease_left_s(self) -> float | None:

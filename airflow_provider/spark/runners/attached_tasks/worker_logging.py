@@ -1,7 +1,8 @@
 """Keeps what a worker's process logs from being silenced by the code of a task.
 
 Logging belongs to the process. ``dictConfig`` disables the loggers that exist, and replaces the handlers; then the
-worker, and all other tasks, would log nothing more.
+worker, and all other tasks, would log nothing more. And what a task's handler or filter raises comes out wherever
+anything is logged.
 
 A logger that is disabled when it is first seen stays so. PySpark's Spark Connect client has one: otherwise each call
 that a lost server does not answer would be logged as an error, with a traceback.
@@ -9,7 +10,9 @@ that a lost server does not answer would be logged as an error, with a traceback
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,13 +25,13 @@ _OURS: Final = __name__.partition(".")[0]
 class WorkerLogging:
     """How a process logs before tasks run in it.
 
-    :param handlers: of the root logger
+    :param handlers: of the root logger, with their levels
     :param level: of the root logger
     :param least: the level up to which nothing is logged, by ``logging.disable``
     :param enabled: the loggers that were seen enabled, so far
     """
 
-    handlers: tuple[logging.Handler, ...]
+    handlers: Mapping[logging.Handler, int]
     level: int
     least: int
     enabled: set[str]
@@ -37,18 +40,21 @@ class WorkerLogging:
     def as_it_is(cls) -> WorkerLogging:
         root = logging.getLogger()
         enabled = {each.name for each in _loggers() if not each.disabled}
-        return cls(tuple(root.handlers), root.level, root.manager.disable, enabled)
+        return cls({each: each.level for each in root.handlers}, root.level, root.manager.disable, enabled)
 
     def put_back(self) -> None:
         """Undo what makes the process log less. What makes it log more stays."""
         root = logging.getLogger()
         missing = [handler for handler in self.handlers if handler not in root.handlers]
+        deaf = [handler for handler, level in self.handlers.items() if handler.level > level]
         silenced = [each for each in _loggers() if each.disabled and self._was_enabled(each.name)]
         self.enabled |= {each.name for each in _loggers() if not each.disabled}
-        if not (missing or silenced or root.level > self.level or root.manager.disable > self.least):
+        if not (missing or deaf or silenced or root.level > self.level or root.manager.disable > self.least):
             return
         for handler in missing:
             root.addHandler(handler)
+        for handler in deaf:
+            handler.setLevel(self.handlers[handler])
         for each in silenced:
             each.disabled = False
         root.setLevel(min(root.level, self.level))
@@ -57,6 +63,32 @@ class WorkerLogging:
 
     def _was_enabled(self, name: str) -> bool:
         return name in self.enabled or name.startswith(_OURS)
+
+
+def outlive_handlers() -> Callable[[], None]:
+    """From now on, no logger raises what a handler or a filter raises: that is told on standard error, as most handlers
+    do it themselves.
+
+    :returns: undoes this
+    """
+    handle = logging.Logger.handle
+    if handle.__module__ == __name__:
+        return lambda: None
+    telling = logging.Handler()
+
+    def handle_or_tell(self: logging.Logger, record: logging.LogRecord) -> None:
+        try:
+            handle(self, record)
+        except Exception:  # noqa: BLE001 - it is told
+            with contextlib.suppress(Exception):  # there may be no standard error
+                telling.handleError(record)
+
+    def undo() -> None:
+        if logging.Logger.handle is handle_or_tell:
+            logging.Logger.handle = handle  # type: ignore[method-assign]  # of all loggers
+
+    logging.Logger.handle = handle_or_tell  # type: ignore[method-assign]
+    return undo
 
 
 def _loggers() -> list[logging.Logger]:

@@ -20,11 +20,19 @@ from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import Epoch, planner_of
 
 OURS = logging.getLogger("airflow_provider.spark.runners.attached_tasks.attached")
+
+
+def set_levels(level: int) -> None:
+    for each in logging.getLogger().handlers:
+        each.setLevel(level)
+
+
 CHANGES: dict[str, Callable[[], None]] = {
     "dictConfig": lambda: logging.config.dictConfig({"version": 1}),
     "new handlers": lambda: logging.config.dictConfig({"version": 1, "root": {"level": "CRITICAL", "handlers": []}}),
     "force": lambda: logging.basicConfig(force=True, level=logging.CRITICAL),
     "disable": lambda: logging.disable(logging.CRITICAL),
+    "levels": lambda: set_levels(logging.CRITICAL + 1),
 }
 may_end = threading.Event()
 
@@ -100,3 +108,28 @@ def test_a_logger_that_this_package_has_silenced_stays_so_and_no_task_is_blamed(
     assert heard.messages == [], "nobody has changed anything"
     COMMON["logger"].critical("the code that uses the client says it better")
     assert heard.messages == []
+
+
+class Rude(logging.Handler):
+    """A handler of a task."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise RuntimeError("no log for you")
+
+
+async def test_what_a_tasks_handler_raises_ends_with_what_is_logged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As long as a runner of another test is not closed, loggers are not those of Python.
+    monkeypatch.setattr(logging.Logger, "handle", lambda self, record: self.callHandlers(record))
+    root, rude = logging.getLogger(), Rude()
+    runner = LocalRunner(lambda _: None, allowed=[])
+    root.addHandler(rude)
+    try:
+        OURS.warning("the worker goes on")
+        assert await runner.close() == frozenset()
+        with pytest.raises(RuntimeError, match="no log for you"):
+            OURS.warning("there is no worker")
+    finally:
+        root.removeHandler(rude)
+    assert "RuntimeError: no log for you" in capsys.readouterr().err
