@@ -1,11 +1,13 @@
-"""How a process ends whose jobs' code has left threads or child processes that do not end by themselves.
+"""How a process ends whose jobs' code has left threads, child processes or functions of ``atexit`` that do not end by
+themselves.
 
-Python waits for such threads, and for the processes of ``multiprocessing``, when it ends: a pool in a job would keep
+Python waits for all these when it ends, of the processes for those of ``multiprocessing``: a pool in a job would keep
 the process of a worker that has left its group for as long as the pool works.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -30,7 +32,7 @@ def ending_in_time(act: Callable[[], int], *, grace_s: float) -> int:
     before = frozenset(threading.enumerate())
     status = act()
     left = [thread for thread in threading.enumerate() if not thread.daemon and thread not in before]
-    if left or _waited_for():
+    with contextlib.suppress(RuntimeError):  # there may be no more threads
         threading.Thread(target=_end, args=(left, status, grace_s), name="process-end", daemon=True).start()
     return status
 
@@ -40,10 +42,9 @@ def _end(threads: list[threading.Thread], status: int, grace_s: float) -> None:
     names = [f"thread {thread.name!r}" for thread in threads if thread.is_alive()]
     children = _waited_for()
     names += [f"process {child.name!r}" for child in children]
-    if not names:
-        return
+    what = ", ".join(names) or "a function of atexit"
     print(
-        f"cospark: still running {grace_s:g} s after the end: {', '.join(names)}; a job has left them. This process"
+        f"cospark: still running {grace_s:g} s after the end: {what}; a job has left them. This process"
         " ends without them",
         file=sys.stderr,
         flush=True,

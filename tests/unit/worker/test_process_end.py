@@ -10,7 +10,7 @@ import pytest
 from waiting import DEADLINE_S
 
 COMMAND = """
-    import multiprocessing, os, sys, threading, time, types
+    import atexit, multiprocessing, os, sys, threading, time, types
     from concurrent.futures import ThreadPoolExecutor
     from airflow_provider.cli import main
 
@@ -43,6 +43,7 @@ def ended(leave: str, grace_s: float, called: str = "program()") -> subprocess.C
             'multiprocessing.get_context("fork").Process(target=time.sleep, args=(1e6,), name="child").start()',
             "process 'child'",
         ),
+        ("atexit.register(time.sleep, 1e6)", "a function of atexit"),
     ],
 )
 def test_it_names_what_keeps_it_and_ends_with_its_own_status(leave: str, named: str) -> None:
