@@ -1,11 +1,11 @@
 """The limits of a worker's process, and the folders in which it finds modules: they are put back when a task has made
 less of them, because other tasks would then fail, or wait. What a task has raised or added stays, except what traces or
-profiles new threads.
+profiles new threads. The collection of garbage is left alone: PySpark itself switches it off for each call of a server,
+which could crash otherwise.
 """
 
 from __future__ import annotations
 
-import gc
 import math
 import resource
 import sys
@@ -28,7 +28,6 @@ class WorkerLimits:
     :param of_system: the soft limits of the operating system, by their numbers
     :param recursion: how deep calls may be
     :param switch_s: for how long a thread may keep others waiting; a task could make the worker late by this
-    :param collects: whether garbage is collected, without which the memory fills up
     :param path: the folders with modules
     :param watched: what is called, by :mod:`threading`, wherever a thread is: it may raise
     """
@@ -36,7 +35,6 @@ class WorkerLimits:
     of_system: Mapping[int, int]
     recursion: int
     switch_s: float
-    collects: bool
     path: tuple[str, ...]
     watched: tuple[Any, Any]
 
@@ -44,7 +42,7 @@ class WorkerLimits:
     def as_they_are(cls) -> WorkerLimits:
         of_system = {each: resource.getrlimit(each)[0] for each in _OF_SYSTEM}
         path, watched = (*sys.path,), _watched()
-        return cls(of_system, sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled(), path, watched)
+        return cls(of_system, sys.getrecursionlimit(), sys.getswitchinterval(), path, watched)
 
     def put_back(self) -> Iterator[str]:
         """Names what was changed, and is as before again."""
@@ -54,9 +52,6 @@ class WorkerLimits:
         if sys.getswitchinterval() > self.switch_s:
             sys.setswitchinterval(self.switch_s)
             yield "the interval after which threads are switched"
-        if self.collects and not gc.isenabled():
-            gc.enable()
-            yield "the collection of garbage"
         if self._raise_of_system():
             yield "limits of the operating system"
         if not isinstance(sys.path, list):

@@ -31,7 +31,6 @@ READ: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         sys.getswitchinterval,
         lambda now: sys.setswitchinterval(2 * now),
     ),
-    "the collection of garbage": (gc.isenabled, lambda _: gc.disable()),
     "limits of the operating system": (system_limit, lambda now: set_system_limit(now - 1)),
     "sys.path": (lambda: [*sys.path], lambda _: sys.path.clear()),
     "what traces or profiles new threads": (
@@ -66,6 +65,13 @@ def _as_before() -> Iterator[None]:
     set_system_limit(system)
     sys.path = path
     path[:] = content
+
+
+def test_the_collection_of_garbage_stays_off_while_pyspark_calls_a_server() -> None:
+    limits = WorkerLimits.as_they_are()
+    gc.disable()
+    assert list(limits.put_back()) == []
+    assert not gc.isenabled()
 
 
 @pytest.mark.parametrize("name", list(READ))
@@ -115,7 +121,7 @@ def test_modules_are_found_again_when_a_task_has_removed_the_path_itself() -> No
 def test_a_limit_of_the_system_is_put_back_as_far_as_it_may_be(
     now: tuple[int, int], then: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = WorkerLimits({LIMIT: 10}, 0, 1, False, (), (threading.gettrace(), threading.getprofile()))
+    limits = WorkerLimits({LIMIT: 10}, 0, 1, (), (threading.gettrace(), threading.getprofile()))
     monkeypatch.setattr(resource, "getrlimit", lambda _: now)
     put: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "setrlimit", lambda _, soft_and_hard: put.append(soft_and_hard))
@@ -124,7 +130,7 @@ def test_a_limit_of_the_system_is_put_back_as_far_as_it_may_be(
 
 
 def test_no_limit_is_put_back_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = WorkerLimits({LIMIT: NONE}, 0, 1, False, (), (threading.gettrace(), threading.getprofile()))
+    limits = WorkerLimits({LIMIT: NONE}, 0, 1, (), (threading.gettrace(), threading.getprofile()))
     monkeypatch.setattr(resource, "getrlimit", lambda _: (5, NONE))
     put: list[Any] = []
     monkeypatch.setattr(resource, "setrlimit", lambda _, soft_and_hard: put.append(soft_and_hard))
