@@ -81,16 +81,37 @@ def open_session(
 
 
 def _mark_starts(session: SparkSession) -> None:
-    """Give the operations that start queries ids by which they are known (:func:`.server.is_start`)."""
+    """Give the operations that start queries ids by which they are known (:func:`.server.is_start`). Keep these ids."""
     client: Any = session.client
     execute = client._execute_and_fetch
+    starts: list[str] = []
 
     def marked(request: Any, *args: Any, **more: Any) -> Any:
         if request.plan.command.HasField("write_stream_operation_start"):
             request.operation_id = start_id()
+            starts.append(request.operation_id)
         return execute(request, *args, **more)
 
     client._execute_and_fetch = marked
+    client._starts = starts
+
+
+def forget_starts(session: SparkSession, timeout_s: float) -> None:
+    """Tell the server that the answers to all starts of queries were read. PySpark does it in the background, and may
+    not have come to it when the channel is closed. On a server before Spark 4.2 a start would then seem to last five
+    minutes more (``spark.connect.execute.manager.detachedTimeout``), and nobody could end the session meanwhile.
+
+    :raises grpc.RpcError: if a call is not answered in time
+    """
+    from pyspark.sql.connect.proto import ReleaseExecuteRequest
+
+    client: Any = session.client
+    for operation_id in client._starts:
+        request = ReleaseExecuteRequest(session_id=client._session_id, client_type=client._builder.userAgent)
+        request.user_context.user_id = client._user_id
+        request.operation_id = operation_id
+        request.release_all.SetInParent()
+        client._stub.ReleaseExecute(request, metadata=client._builder.metadata(), timeout=timeout_s)
 
 
 def ask_version(session: SparkSession, timeout_s: float) -> str:

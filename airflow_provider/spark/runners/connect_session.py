@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.attempts.failures import ForeignQueryError, chain_of
-from airflow_provider.spark.connect.client import hang_up, is_of, open_session, settle
+from airflow_provider.spark.connect.client import forget_starts, hang_up, is_of, open_session, settle
 from airflow_provider.spark.connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark.connect.ending import QueryNotStoppedError
 from airflow_provider.spark.connect.handle import QueryHandle
@@ -345,6 +345,9 @@ class ConnectSession:
         unbind_session(session)
         if self._goes_on or self._given_up:
             self.left_open = self._goes_on
+            if self._goes_on:
+                with contextlib.suppress(Exception):  # the server forgets them by itself, but late
+                    forget_starts(session, _SETTLE_S)
             hang_up(session)
             return
         try:

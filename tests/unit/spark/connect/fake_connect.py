@@ -64,7 +64,8 @@ class FakeConnect(SparkConnectServiceServicer):
     :ivar token: the token that it wants; empty: none
     :ivar begins_none: how it refuses to create a session, while it answers in existing ones; None: it does not
     :ivar forgets_to_close: whether it only says that it has released a session
-    :ivar executing: by session, the ids of the operations that it executes, also when they are interrupted
+    :ivar executing: by session, the ids of the operations that it executes, also when they are interrupted. A start of
+        a query is among them until its client says that it has read the answer
     :ivar keeps_secret: with which it refuses to say what it executes
     :ivar interrupted: the operations that it has named to who interrupted them; it names none again
     :ivar refuses_once: by what it is asked, with which it refuses this the next time
@@ -137,7 +138,16 @@ class FakeConnect(SparkConnectServiceServicer):
     async def ExecutePlan(self, request: ExecutePlanRequest, context: Context) -> AsyncIterator[ExecutePlanResponse]:  # noqa: N802
         command = request.plan.command
         name = command.WhichOneof("command_type")
-        if name == "streaming_query_manager_command":
+        if name == "write_stream_operation_start":
+            queries = await self._enter("start", request, context)
+            queries.append(started := FakeQuery())
+            self.executing.setdefault(request.session_id, set()).add(request.operation_id)
+            same: dict[str, Any] = {"session_id": request.session_id, "operation_id": request.operation_id}
+            response = ExecutePlanResponse(**same, response_id=str(uuid.uuid4()))
+            response.write_stream_operation_start_result.query_id.CopyFrom(_id(started))
+            yield response
+            yield ExecutePlanResponse(**same, result_complete=ExecutePlanResponse.ResultComplete())
+        elif name == "streaming_query_manager_command":
             queries = await self._enter("running", request, context)
             yield self._running(queries)
         else:
@@ -183,7 +193,10 @@ class FakeConnect(SparkConnectServiceServicer):
             self.asked["session"] += 1
             await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_NOT_FOUND] Session not found.")
         await self._enter("session", request, context)
-        if request.operation_id in self.executing.get(request.session_id, ()):
+        executing = self.executing.get(request.session_id, set())
+        if request.HasField("release_all"):
+            executing.discard(request.operation_id)
+        if request.operation_id in executing:
             self.asked["operation"] += 1
             await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_CURSOR.POSITION_NOT_FOUND] no such response")
         return ReleaseExecuteResponse(session_id=request.session_id)
