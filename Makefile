@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install set-up demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures docs lint format bench compare-designs coverage soak clean
+.PHONY: help install set-up demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures docs lint format bench lake compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -105,6 +105,9 @@ format: install  ## Let ruff mend what it can
 
 bench: install  ## Benchmarks, as ratios against a peer in the same run
 	$(BIN)/python -m benchmarks
+
+lake: install  ## What the benchmark hundred_topics needs beside .venv: a PySpark with a Kafka source, and Iceberg (600 MB)
+	scripts/fetch-lake $(BIN)/python
 
 soak: install  ## Under real Spark work: thirty rolling bounces of three workers, forty kills in a declarative group (about twenty minutes)
 	BOUNCES=30 KILLS=40 $(PYTEST) tests/integration/test_faults_bounces.py tests/integration/test_faults_kills.py

@@ -20,6 +20,7 @@ from benchmarks import (
     detached_culprit,
     detached_kill,
     detached_watch,
+    hundred_topics,
     looks,
     lost,
     many,
@@ -63,6 +64,7 @@ LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "detached_culprit": detached_culprit.run,
     "detached_kill": detached_kill.run,
     "detached_watch": detached_watch.run,
+    "hundred_topics": hundred_topics.run,
     "unequal_workers": unequal_workers.run,
 }
 """Benchmarks that take minutes, and run only when they are named."""
