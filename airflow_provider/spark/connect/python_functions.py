@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import Message
 
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}".encode()
 _CALLS: Final = ("/AnalyzePlan", "/ExecutePlan")
@@ -27,7 +28,8 @@ def may_carry_function(request: Any) -> bool:
     """
     if isinstance(request, bytes):
         return False
-    return _PYTHON in request.SerializeToString() or any(_is_compressed(each) for _, each in request.ListFields())
+    messages = [part for _, part in request.ListFields() if isinstance(part, Message)]  # the client's name is a text
+    return any(_PYTHON in part.SerializeToString() or _is_compressed(part) for part in messages)
 
 
 def _is_compressed(part: Any) -> bool:

@@ -29,7 +29,10 @@ def session() -> Iterator[Any]:
 
 
 def asks_for(data: Any) -> ExecutePlanRequest:
-    return ExecutePlanRequest(plan=data._plan.to_proto(data._session.client))
+    """As PySpark does, which also says its own version and that of this Python."""
+    request: ExecutePlanRequest = data._session.client._execute_plan_request_with_metadata()
+    request.plan.CopyFrom(data._plan.to_proto(data._session.client))
+    return request
 
 
 def doubled(data: Any) -> Any:
