@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
+import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, start_id
@@ -26,6 +27,11 @@ _RETRIES: Final = 8
 _LONGEST_WAIT_MS: Final = 2_000
 """With eight retries a call then fails after eleven seconds if the server is away. With PySpark's defaults it takes ten
 minutes, during which a task neither works nor stops."""
+STARTS_AT_ONCE: Final = 32
+"""So many queries of this process start at the same time. A server that is to start a thousand of them answers nothing
+else for minutes, so it would be taken for gone."""
+_STARTING: Final = threading.BoundedSemaphore(STARTS_AT_ONCE)
+_LOOK_S: Final = 0.5
 _EXIT_HANDLERS: Final = ("_on_exit", "_cleanup_ml_cache", "_cleanup_ml")
 """Their names in PySpark's client since 4.2, in 4.1 and in 4.0."""
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
@@ -81,19 +87,36 @@ def open_session(
 
 
 def _mark_starts(session: SparkSession) -> None:
-    """Give the operations that start queries ids by which they are known (:func:`.server.is_start`). Keep these ids."""
+    """Give the operations that start queries ids by which they are known (:func:`.server.is_start`). Keep these ids.
+    Let only some of them be under way at a time.
+    """
     client: Any = session.client
     execute = client._execute_and_fetch
     starts: list[str] = []
 
     def marked(request: Any, *args: Any, **more: Any) -> Any:
-        if request.plan.command.HasField("write_stream_operation_start"):
-            request.operation_id = start_id()
-            starts.append(request.operation_id)
-        return execute(request, *args, **more)
+        if not request.plan.command.HasField("write_stream_operation_start"):
+            return execute(request, *args, **more)
+        request.operation_id = start_id()
+        starts.append(request.operation_id)
+        with _turn_to_start(client):
+            return execute(request, *args, **more)
 
     client._execute_and_fetch = marked
     client._starts = starts
+
+
+@contextlib.contextmanager
+def _turn_to_start(client: Any) -> Iterator[None]:
+    """Nobody waits whose channel is closed: its call fails at once."""
+    has_turn = False
+    while not (has_turn or client._closed):
+        has_turn = _STARTING.acquire(timeout=_LOOK_S)
+    try:
+        yield
+    finally:
+        if has_turn:
+            _STARTING.release()
 
 
 def forget_starts(session: SparkSession, timeout_s: float) -> None:
