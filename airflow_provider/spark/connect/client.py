@@ -76,13 +76,14 @@ def open_session(
     channel.set("token", settings.token or None)
     if session_id is not None:
         channel.set("session_id", session_id)
-    if before_functions is not None:
-        from airflow_provider.spark.connect.python_functions import BeforeFunctions
-
-        channel.add_interceptor(BeforeFunctions(before_functions))
     session = SparkSession(connection=channel)
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
     _mark_starts(session)
+    if before_functions is not None:
+        from airflow_provider.spark.connect.python_functions import BeforeFunctions
+
+        client: Any = session.client
+        BeforeFunctions(before_functions, client._stub)
     return session
 
 

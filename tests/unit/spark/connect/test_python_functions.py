@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from pyspark.sql.connect.functions import udf
-from pyspark.sql.connect.proto import AnalyzePlanRequest, ExecutePlanRequest, Plan
+from pyspark.sql.connect.proto import AnalyzePlanRequest, ExecutePlanRequest, Plan, ReleaseExecuteRequest
 from pyspark.sql.types import LongType
 
 from airflow_provider.spark.connect.client import hang_up, open_session
 from airflow_provider.spark.connect.python_functions import BeforeFunctions, may_carry_function
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-
-EXECUTE: Final = SimpleNamespace(method="/spark.connect.SparkConnectService/ExecutePlan")
 
 
 @pytest.fixture
@@ -57,7 +55,6 @@ def test_what_has_none_carries_none(session: Any) -> None:
     ticks = session.readStream.format("rate").option("rowsPerSecond", 1).load()
     assert not may_carry_function(asks_for(session.range(3).distinct().limit(1)))
     assert not may_carry_function(starts(ticks.writeStream.format("noop").trigger(processingTime="1 day")))
-    assert not may_carry_function(b"a call of this package")
 
 
 @pytest.mark.skipif(
@@ -69,27 +66,44 @@ def test_nobody_knows_what_is_in_a_compressed_plan() -> None:
     assert may_carry_function(AnalyzePlanRequest(schema=AnalyzePlanRequest.Schema(plan=plan)))
 
 
+def calls_of(prepare: Callable[[], None]) -> tuple[Any, list[Any]]:
+    """A client's calls, and what was asked for by them."""
+    asked: list[Any] = []
+    stub = SimpleNamespace(ExecutePlan=asked.append, AnalyzePlan=asked.append)
+    BeforeFunctions(prepare, stub)
+    return stub, asked
+
+
 def test_modules_are_sent_once_before_the_first_function(session: Any) -> None:
-    happened: list[Any] = []
-    before = BeforeFunctions(lambda: happened.append("sent"))
+    stub, happened = calls_of(lambda: happened.append("sent"))
     plain, function = asks_for(session.range(3)), asks_for(doubled(session.range(3)))
     for request in (plain, function, function):
-        before.intercept_unary_stream(lambda _details, request: happened.append(request), EXECUTE, request)
+        stub.ExecutePlan(request)
     assert happened == [plain, "sent", function, function]
 
 
 def test_a_request_whose_modules_could_not_be_sent_is_not_made_and_the_next_one_tries_again(session: Any) -> None:
     tries: list[int] = []
-    made: list[Any] = []
 
     def prepare() -> None:
         tries.append(1)
         if len(tries) == 1:
             raise OSError("the server is away")
 
-    before, function = BeforeFunctions(prepare), asks_for(doubled(session.range(3)))
+    function = asks_for(doubled(session.range(3)))
+    stub, made = calls_of(prepare)
     with pytest.raises(OSError, match="away"):
-        before.intercept_unary_stream(lambda _details, request: made.append(request), EXECUTE, function)
+        stub.AnalyzePlan(function)
     assert not made
-    before.intercept_unary_stream(lambda _details, request: made.append(request), EXECUTE, function)
+    stub.AnalyzePlan(function)
     assert made == [function]
+
+
+def test_calls_of_a_session_whose_channel_was_closed_fail_and_crash_nothing() -> None:
+    """PySpark makes some of them in the background."""
+    settings = ConnectSettings(server=ConnectServer(host="127.0.0.1", port=1))
+    session: Any = open_session(settings, "w", before_functions=lambda: None)
+    stub = session.client._stub
+    hang_up(session)
+    with pytest.raises(ValueError, match="closed"):
+        stub.ReleaseExecute(ReleaseExecuteRequest())
