@@ -253,6 +253,7 @@ class Suspects:
         """
         if not self._suspects or now_ms < self._acquits_at_ms:
             return []
+        self.time.look(runs, now_ms)
         self._suspects = {task for task in self._suspects if task in runs and runs[task].deaths}
         started = [run for task in self._suspects if self._may_end_spark(run := runs[task])]
         left_ms = (trial_length_ms(run) - self.time.stood_ms(run, now_ms) for run in started)
@@ -399,6 +400,7 @@ class Suspects:
 
     def _tried(self, runs: RunTable, now_ms: int) -> tuple[list[TaskRun], Tasks]:
         """The tasks that wait for their trial, and those on trial."""
+        self.time.look(runs, now_ms)
         waiting, on_trial = [], []
         for task in self._suspects:
             run = runs.get(task)

@@ -1,7 +1,8 @@
 """How long the trial of a suspect takes (``suspects.py``), and how much of it the suspect has stood.
 
-The time of a stream begins when it first moves: its first batch has ended, or there was nothing to read. A busy server
-may take minutes until then, and what it reads may never come: so it is not waited for without end.
+The time of a stream begins when it first moves: its first batch has ended, or there was nothing to read. It begins
+again whenever another stream beside it has come so far: a Spark in which many start may take minutes for each step of
+one. What they read may never come, and something may start again and again: so this is not waited for without end.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Final
 
 from airflow_provider.state.records import TaskKind, TaskStatus
 from airflow_provider.values.model import TaskId, Tasks
+from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 TRIAL_MS: Final = 60_000
 FIRST_BATCH_MS: Final = 300_000
-"""The time of a stream that does not move begins after this."""
+"""The time of a stream begins at the latest so long after its start."""
 _LONGER_TRIALS: Final = 5
 """How often the trial of a batch task doubles at most."""
 
@@ -38,6 +40,13 @@ class TrialTime:
         self._silent: set[bool] = set()
         self._heard_again_ms = {False: 0, True: 0}
         self._over: dict[TaskId, int] = {}
+        self._calm_since_ms = 0
+
+    def look(self, runs: RunTable, now_ms: int) -> None:
+        """See since when no stream is on its way to its first batch."""
+        streams = [run for task in runs.active if (run := runs[task]).liveness.seen_ms is not None]
+        on_way = any(run.liveness.first_ms is None and run.ran_ms(now_ms) < FIRST_BATCH_MS for run in streams)
+        self._calm_since_ms = now_ms if on_way else max((run.liveness.first_ms or 0 for run in streams), default=0)
 
     def servers_are(self, *, silent: bool, detached: bool, now_ms: int) -> None:
         """Whether tasks may have ended without anybody knowing: the detached ones, or the attached ones."""
@@ -68,7 +77,7 @@ class TrialTime:
         if run.began_ms is None or run.detached in self._silent:
             return 0
         since_ms = max(run.began_ms, run.adopted_ms or 0, self._heard_again_ms[run.detached])
-        return max(0, now_ms - _begins_ms(run, since_ms))
+        return max(0, now_ms - _begins_ms(run, since_ms, self._calm_since_ms))
 
 
 def is_young(run: TaskRun, now_ms: int) -> bool:
@@ -76,9 +85,9 @@ def is_young(run: TaskRun, now_ms: int) -> bool:
     return run.began_ms is None or now_ms - _begins_ms(run, run.began_ms) < TRIAL_MS
 
 
-def _begins_ms(run: TaskRun, since_ms: int) -> int:
+def _begins_ms(run: TaskRun, since_ms: int, calm_since_ms: int = 0) -> int:
     """When its time begins, if it runs since ``since_ms``. Of a task without a query nobody sees whether it moves."""
     if run.liveness.seen_ms is None:
         return since_ms
     latest_ms, first_ms = since_ms + FIRST_BATCH_MS, run.liveness.first_ms
-    return latest_ms if first_ms is None else min(max(first_ms, since_ms), latest_ms)
+    return latest_ms if first_ms is None else min(max(first_ms, since_ms, calm_since_ms), latest_ms)

@@ -8,6 +8,7 @@ from airflow_provider.state.records import JobDefinition, TaskKind, TaskWork
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.tasks.runs.liveness import UNMOVED, Liveness
 from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import FIRST_BATCH_MS, TRIAL_MS, TrialTime, is_young
 
@@ -31,6 +32,12 @@ def running(liveness: Liveness = UNMOVED) -> TaskRun:
 
 
 QUERY = Liveness().begun(BEGAN_MS)
+
+
+def table(*runs: TaskRun) -> RunTable:
+    made = RunTable()
+    made.update({run.task: run for run in runs})
+    return made
 
 
 def stood_ms(run: TaskRun, now_ms: int) -> int:
@@ -57,6 +64,22 @@ def test_a_stream_that_never_moves_is_not_waited_for_without_end() -> None:
     assert stood_ms(run, late_ms + 5) == 5
     assert not is_young(run, late_ms + TRIAL_MS)
     assert stood_ms(replace(run, liveness=QUERY.moved(late_ms + 50)), late_ms + 60) == 60, "nothing is taken back"
+
+
+def test_its_time_begins_again_while_others_beside_it_come_to_their_first_batch() -> None:
+    """One that ends a busy Spark by its second batch would be acquitted before."""
+    time, moved, second_ms = TrialTime(), running(QUERY.moved(BEGAN_MS + 10, 5)), BEGAN_MS + 90_000
+    starts = replace(running(QUERY), work=replace(moved.work, task=TaskId("a", 1)))
+    time.look(table(moved, starts), second_ms)
+    assert time.stood_ms(moved, second_ms) == 0
+    time.look(table(moved, replace(starts, liveness=QUERY.moved(second_ms, 5))), second_ms + 20)
+    assert time.stood_ms(moved, second_ms + 20) == 20
+    late_ms = BEGAN_MS + FIRST_BATCH_MS + TRIAL_MS
+    begins = replace(starts, began_ms=late_ms, liveness=Liveness().begun(late_ms))
+    time.look(table(moved, begins), late_ms)
+    assert time.stood_ms(moved, late_ms) == TRIAL_MS, "something may begin all the time"
+    time.look(table(moved, starts), late_ms)
+    assert time.stood_ms(moved, late_ms) > TRIAL_MS, "and something may never move"
 
 
 def test_the_next_attempt_has_to_move_too() -> None:
