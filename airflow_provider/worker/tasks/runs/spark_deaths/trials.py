@@ -44,7 +44,7 @@ class TrialTime:
 
     def look(self, runs: RunTable, now_ms: int) -> None:
         """See since when no stream is on its way to its first batch."""
-        streams = [run for task in runs.active if (run := runs[task]).liveness.seen_ms is not None]
+        streams = [run for task in runs.active if _has_batches(run := runs[task])]
         on_way = any(run.liveness.first_ms is None and run.ran_ms(now_ms) < FIRST_BATCH_MS for run in streams)
         self._calm_since_ms = now_ms if on_way else max((run.liveness.first_ms or 0 for run in streams), default=0)
 
@@ -86,8 +86,13 @@ def is_young(run: TaskRun, now_ms: int) -> bool:
 
 
 def _begins_ms(run: TaskRun, since_ms: int, calm_since_ms: int = 0) -> int:
-    """When its time begins, if it runs since ``since_ms``. Of a task without a query nobody sees whether it moves."""
-    if run.liveness.seen_ms is None:
+    """When its time begins, if it runs since ``since_ms``."""
+    if not _has_batches(run):
         return since_ms
     latest_ms, first_ms = since_ms + FIRST_BATCH_MS, run.liveness.first_ms
     return latest_ms if first_ms is None else min(max(first_ms, since_ms, calm_since_ms), latest_ms)
+
+
+def _has_batches(run: TaskRun) -> bool:
+    """Whether it is a stream, as its query shows; or is to be one on a server, where it may wait for its start."""
+    return run.liveness.seen_ms is not None or (bool(run.runs_on) and run.work.definition.kind is TaskKind.STREAMING)

@@ -88,6 +88,13 @@ def test_the_next_attempt_has_to_move_too() -> None:
     assert stood_ms(again, BEGAN_MS + 600_000) == 0
 
 
+def test_the_time_of_a_stream_whose_query_waits_for_its_start_has_not_begun() -> None:
+    stream = replace(running().work.definition, kind=TaskKind.STREAMING)
+    run = replace(running(), work=replace(running().work, definition=stream), runs_on="sc://a")
+    assert stood_ms(run, A_BATCH_LATER_MS) == 0
+    assert stood_ms(run, BEGAN_MS + FIRST_BATCH_MS + 5) == 5
+
+
 def test_the_time_of_a_task_without_a_query_begins_with_its_start() -> None:
     assert stood_ms(running(), BEGAN_MS + 7) == 7
     assert not is_young(running(), BEGAN_MS + TRIAL_MS)
