@@ -38,7 +38,7 @@ from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 log = logging.getLogger(__name__)
 
 POLL_EVERY_S: Final = 3.5
-"""Then an end is noticed within five seconds, even on a busy machine."""
+"""Then an end is noticed within five seconds, unless there are very many queries, or their server answers slowly."""
 POLLS_PER_S: Final = 300
 """If there are more queries than that allows, each is polled less often."""
 AT_ONCE: Final = 16
