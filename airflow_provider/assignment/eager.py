@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from itertools import cycle
 
 from airflow_provider.assignment.balancing.by_cost import CostPool
+from airflow_provider.assignment.balancing.dealing import deal_seats
 from airflow_provider.assignment.balancing.portions import portions
-from airflow_provider.assignment.balancing.spread import deal_seats
 from airflow_provider.assignment.costs import NO_COSTS, Costs, slots_for
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 

@@ -332,7 +332,7 @@ class SparkGroupHook(GroupAccess):
         """
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.integration.memberships.deserted import status_of_those_left
-        from airflow_provider.worker.hands import ending_orphans as ending
+        from airflow_provider.worker.hands import end_orphan_queries as ending
         from airflow_provider.worker.hands.servers import Servers
 
         settings = self.get_settings()

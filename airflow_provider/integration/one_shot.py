@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from anyio.from_thread import start_blocking_portal
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
 from airflow_provider.kafka.topics.outage import Outage

@@ -1,10 +1,10 @@
 """Converts an Airflow connection of type ``kafka`` to the settings of both Kafka clients.
 
 The connection's extra is librdkafka's configuration, as in the apache-kafka provider. librdkafka, which reads and
-writes the topics, takes it as it is, but for what belongs to its clients here (:mod:`.client_settings.own_settings`).
-For aiokafka, which the group protocol uses, it is translated here. A setting that makes a connection safer is either
-translated or refused, never ignored. Settings that would run code are refused, because a user who may edit a connection
-is not necessarily allowed to run code where it is used.
+writes the topics, takes it as it is, but for what belongs to its clients here
+(:mod:`.client_settings.ignored_settings`). For aiokafka, which the group protocol uses, it is translated here. A
+setting that makes a connection safer is either translated or refused, never ignored. Settings that would run code are
+refused, because a user who may edit a connection is not necessarily allowed to run code where it is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.kafka.client_settings.own_settings import OWN_SETTINGS
+from airflow_provider.kafka.client_settings.ignored_settings import OWN_SETTINGS
 from airflow_provider.kafka.client_settings.risks import Risk, warn_once
 from airflow_provider.kafka.client_settings.tls import Value, build_ssl_context, refuse_unsupported_tls, risks_of_tls
 

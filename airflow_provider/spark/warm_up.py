@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.attempts.attempt import TaskSession, task_context
 from airflow_provider.spark.attempts.blame import (
     Blame,
     NobodyToBlame,
@@ -19,6 +18,7 @@ from airflow_provider.spark.attempts.blame import (
     blame,
 )
 from airflow_provider.spark.attempts.failures import Mask, Printed
+from airflow_provider.spark.attempts.run_attempt import TaskSession, task_context
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local.isolation.forks import only_in_this_process
 from airflow_provider.spark.local.streaming.checkpoint_files import read_newest

@@ -30,7 +30,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
 )
 from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatResponse
 from airflow_provider.group.declarative.server.server import ShardServer
-from airflow_provider.group.declarative.server.topics import ShardTopics
+from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.outage import Outage
 

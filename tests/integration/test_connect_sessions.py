@@ -26,7 +26,7 @@ from airflow_provider.spark.connect.trouble import Trouble, trouble_of
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.job.fencing import EndlessLease, Lease
 from airflow_provider.spark.runners.connect import ConnectSparks
-from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners.connect_task_session import ConnectSession
 
 AT_ONCE_S = 5.0
 FIRST = order_of("jobs_for_tests", "Append")

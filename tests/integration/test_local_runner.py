@@ -160,7 +160,7 @@ async def test_a_failing_task_tells_its_error_and_the_cause(runner: LocalRunner,
     assert lines[0] == "RuntimeError: the ingest of orders failed"
     assert "caused by AnalysisException: [TABLE_OR_VIEW_NOT_FOUND]" in last.error
     assert "in fail_with_cause" in last.traceback
-    assert "attempt.py" not in last.traceback
+    assert "run_attempt.py" not in last.traceback
 
 
 @spark_job

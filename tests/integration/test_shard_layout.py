@@ -21,7 +21,7 @@ from airflow_provider.group.declarative.protocol.wire.metadata_values import Con
 from airflow_provider.group.declarative.protocol.wire.records import Record, encode_record
 from airflow_provider.group.declarative.server.shard_records.handled import check_shards
 from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
-from airflow_provider.group.declarative.server.topics import ShardTopics
+from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage

@@ -17,7 +17,7 @@ from airflow_provider.group.declarative.protocol.layout import COORDINATORS
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
-from airflow_provider.group.declarative.server.topics import ShardTopics
+from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage
 

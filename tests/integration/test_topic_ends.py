@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
 from airflow_provider.kafka.topics.administration.partition_ends import LatestOffsets
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import NoTopicError
 from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from airflow_provider.kafka.event_loops.changes import Changes
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics

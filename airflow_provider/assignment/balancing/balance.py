@@ -10,8 +10,8 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
+from airflow_provider.assignment.balancing.dealing import NOTHING_BESIDE, deal, deal_seats
 from airflow_provider.assignment.balancing.portions import Portions
-from airflow_provider.assignment.balancing.spread import NOTHING_BESIDE, deal, deal_seats
 from airflow_provider.assignment.model import Load
 from airflow_provider.assignment.shares import Shares, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId

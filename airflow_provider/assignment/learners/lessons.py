@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
 from airflow_provider.assignment.balancing.balance import choose, limited
-from airflow_provider.assignment.balancing.spread import deal
+from airflow_provider.assignment.balancing.dealing import deal
 from airflow_provider.assignment.learners.model import Limits
 from airflow_provider.assignment.model import Load, Move, MoveReason
 from airflow_provider.assignment.shares import Shares, grouped

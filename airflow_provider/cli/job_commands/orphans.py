@@ -19,7 +19,7 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import TOKEN_ENV, AllowedServers, ConnectServer, ConnectUrlError
 from airflow_provider.state.views.orphans import Orphan, orphans, watcher_of
-from airflow_provider.worker.hands import ending_orphans as ending
+from airflow_provider.worker.hands import end_orphan_queries as ending
 from airflow_provider.worker.hands.servers import Servers, TokenOf
 
 _ALLOW: Final = "--allow-spark-server"

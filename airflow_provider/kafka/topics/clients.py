@@ -7,7 +7,7 @@ import threading
 
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.feeds.event_feed import EventFeed
 from airflow_provider.kafka.topics.feeds.feed import GroupFeed
 from airflow_provider.kafka.topics.outage import Outage

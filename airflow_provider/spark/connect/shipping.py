@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.local.application.scratch import ScratchFolder
+from airflow_provider.spark.local.application.scratch_folder import ScratchFolder
 from airflow_provider.spark.local.shipping import packed
 from airflow_provider.spark.local.sources import sources_of
 

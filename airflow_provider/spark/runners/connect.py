@@ -20,7 +20,7 @@ from airflow_provider.spark.limits import UsedUpError
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
-from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners.connect_task_session import ConnectSession
 from airflow_provider.spark.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.runners.threads import in_thread
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from airflow_provider.spark.attempts.attempt import ended_by
 from airflow_provider.spark.attempts.blame import blame_for_query
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
+from airflow_provider.spark.attempts.run_attempt import ended_by
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.query_watch.watch_events import (
     QueryEnded,

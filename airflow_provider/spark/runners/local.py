@@ -21,7 +21,7 @@ from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
 from airflow_provider.spark.local.sight import Sight
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
-from airflow_provider.spark.runners.local_session import LocalSession, Pools
+from airflow_provider.spark.runners.local_task_session import LocalSession, Pools
 from airflow_provider.spark.runners.threads import in_thread
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider.spark.local.application.cluster import is_local
-from airflow_provider.spark.local.application.scratch import ScratchFolder
+from airflow_provider.spark.local.application.scratch_folder import ScratchFolder
 from airflow_provider.spark.local.application.spark_defaults import settings_in, spark_defaults
 from airflow_provider.spark.local.application.time_zone import TIME_ZONE
 from airflow_provider.spark.local.errors import SparkStartError

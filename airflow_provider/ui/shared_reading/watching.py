@@ -19,7 +19,7 @@ from typing import Final
 from airflow_provider.integration.memberships.group_now import ClusterNow, GroupNow
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.feeds.timeline_feed import TimelineFeed
 from airflow_provider.kafka.topics.followed import FollowedTopics

@@ -27,7 +27,7 @@ from airflow_provider.spark.runners.local import LocalRunner, release_spark
 from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.spark.runners.threads import in_thread
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.hands.ending_orphans import end_detached_queries
+from airflow_provider.worker.hands.end_orphan_queries import end_detached_queries
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.log_levels import LogLevels
 from airflow_provider.worker.hands.port import Released

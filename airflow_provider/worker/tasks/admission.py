@@ -11,10 +11,10 @@ from airflow_provider.state.views.task_progress.progress import has_failed, need
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import TakeOver
-from airflow_provider.worker.tasks.runs.last_record import first_run, is_said_to_run, last_word, taken_over
 from airflow_provider.worker.tasks.runs.process_deaths import died_with_its_process
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.runs.taking_over import first_run, is_said_to_run, last_word, taken_over
 from airflow_provider.worker.tasks.state import Execution
 
 

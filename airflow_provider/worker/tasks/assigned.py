@@ -7,7 +7,7 @@ from typing import Final
 from airflow_provider.state.records import TaskState
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
-from airflow_provider.worker.tasks import ending_orphans
+from airflow_provider.worker.tasks import orphan_queries
 from airflow_provider.worker.tasks.admission import admit, admit_as_recorded
 from airflow_provider.worker.tasks.commands import EndOrphan, GiveUpWriting, Inform, StartAttempt, WriteStatus
 from airflow_provider.worker.tasks.events import (
@@ -21,9 +21,9 @@ from airflow_provider.worker.tasks.events import (
     TimerFired,
     TopicsRead,
 )
-from airflow_provider.worker.tasks.runs.last_record import ended_elsewhere, is_said_to_run, says_that_it_was_released
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.runs.taking_over import ended_elsewhere, is_said_to_run, says_that_it_was_released
 from airflow_provider.worker.tasks.state import LAST_WORDS_MS, Execution
 
 _MOST_SAID: Final = 100
@@ -116,7 +116,7 @@ def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> 
 
 def end_unless_others_stay(x: Execution, task: TaskId) -> None:
     """Leave a detached task to the workers that stay. If none stays, end it."""
-    stay = ending_orphans.others_stay(x)
+    stay = orphan_queries.others_stay(x)
     if stay:
         x.let_go(task)
     elif stay is False:

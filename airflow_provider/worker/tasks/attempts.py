@@ -47,7 +47,7 @@ from airflow_provider.worker.tasks.events import (
 )
 from airflow_provider.worker.tasks.runs.going_well import forgiven
 from airflow_provider.worker.tasks.runs.known_faults import IN_A_ROW_MS
-from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, retry_pause_ms, room_pause_ms
+from airflow_provider.worker.tasks.runs.retry_pauses import conflict_pause_ms, retry_pause_ms, room_pause_ms
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.state import Execution, ImpossibleEventError

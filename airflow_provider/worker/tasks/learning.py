@@ -47,11 +47,11 @@ from airflow_provider.worker.tasks.events import (
     TopicsRead,
     WarmUpDue,
 )
-from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
-from airflow_provider.worker.tasks.runs.last_record import first_run, last_word
+from airflow_provider.worker.tasks.rule_table import Table, all_late, apply, late, to
 from airflow_provider.worker.tasks.runs.learners import ALMOST, LearnerState, LearnerTask
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.runs.taking_over import first_run, last_word
 from airflow_provider.worker.tasks.runs.warm_up_deaths import DIED, MOST_DEATHS
 from airflow_provider.worker.tasks.state import WAITS_ITS_TURN, Execution
 

@@ -29,8 +29,8 @@ Blame. Every end of an attempt has somebody to blame, and only that one pays. Er
 (``spark/attempts/blame.py``); the last event says who it is.
 
 - The task (TaskFailed, or its time limit): this uses one of its retries. The pauses before the next attempt grow
-  (``pauses.py``). A stream gets its retries back by going well (``going_well.py``). What has no end is tried again as
-  often as it takes, unless its job says how often.
+  (``retry_pauses.py``). A stream gets its retries back by going well (``going_well.py``). What has no end is tried
+  again as often as it takes, unless its job says how often.
 - Another writer of its checkpoint or table, often its predecessor (TaskConflicted): the task waits, and is tried
   again after growing pauses as often as it takes. It has not failed.
 - The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``runs/spark_deaths``. No
@@ -100,7 +100,7 @@ from airflow_provider.spark.runner import (
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.status_view import said_since
 from airflow_provider.values.model import NO_TASKS, TaskId
-from airflow_provider.worker.tasks import assigned, attempts, declared_gone, ending_orphans, learning, stalls
+from airflow_provider.worker.tasks import assigned, attempts, declared_gone, learning, orphan_queries, stalls
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import (
     Closed,
@@ -124,7 +124,7 @@ from airflow_provider.worker.tasks.events import (
     TopicsRead,
     Written,
 )
-from airflow_provider.worker.tasks.rules import Table, all_late, apply, late, to
+from airflow_provider.worker.tasks.rule_table import Table, all_late, apply, late, to
 from airflow_provider.worker.tasks.runs.checkpoint_claims import LOOK_MS
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Turn
@@ -344,7 +344,7 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
         case AttemptEvent() | Written():
             return (event.task,)
         case TasksGiven() if not x.looked_for_orphans:
-            ending_orphans.end_orphans(x)
+            orphan_queries.end_orphans(x)
             return sorted(event.tasks)
         case TasksGiven() | TasksRevoked():
             return sorted(event.tasks)
@@ -409,9 +409,9 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
-    ending_orphans.end_all_unless_others_stay(x)
+    orphan_queries.end_all_unless_others_stay(x)
     if changed or x.status.group is not before.group:
-        ending_orphans.end_orphans(x)
+        orphan_queries.end_orphans(x)
     if not changed:
         looking, told = x.runs.looking, x.runs.failed | x.runs.detached
         return sorted(looking | said_since(before, x.status, told)) if told or looking else ()

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from airflow_provider.assignment.balancing.spread import deal
+from airflow_provider.assignment.balancing.dealing import deal
 from airflow_provider.assignment.model import GroupAssignment, Memory, Move, MoveReason
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 

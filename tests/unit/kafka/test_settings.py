@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider.kafka.client_settings import risks
-from airflow_provider.kafka.client_settings.own_settings import OWN_SETTINGS
+from airflow_provider.kafka.client_settings.ignored_settings import OWN_SETTINGS
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 
 OURS = {"client.id": "cospark", "socket.timeout.ms": 15_000}

@@ -77,7 +77,7 @@ from airflow_provider.group.machine.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.group.machine.rules import Rules, apply, ended, late, on, rules
+from airflow_provider.group.machine.rule_table import Rules, apply, ended, late, on, rules
 
 
 def _note_assignors(member: Transition, event: AssignorsChanged) -> None:

@@ -21,7 +21,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.alter_configs imp
 )
 from airflow_provider.group.declarative.requests.request_channel import KafkaChannel, NoReplyError, RequestChannel
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import RightsError, TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.outage import Outage

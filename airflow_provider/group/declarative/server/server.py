@@ -25,8 +25,8 @@ from airflow_provider.group.declarative.server.request_handling.inbox import FUL
 from airflow_provider.group.declarative.server.shard import Shard, bearable_s
 from airflow_provider.group.declarative.server.shard_records.handled import check_shards
 from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
+from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.group.declarative.server.topic_watch import TopicWatch
-from airflow_provider.group.declarative.server.topics import ShardTopics
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings, principal_of

@@ -20,7 +20,7 @@ from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.local.application.cluster import is_local, warn_of_unlimited_cores
-from airflow_provider.spark.local.application.scratch import ScratchFolder
+from airflow_provider.spark.local.application.scratch_folder import ScratchFolder
 from airflow_provider.spark.local.application.spark_defaults import spark_defaults
 from airflow_provider.spark.local.application.standalone import unreachable
 from airflow_provider.spark.local.application.time_zone import UTC

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret, why_no_spark
+from airflow_provider.spark.attempts.run_attempt import run_attempt
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, AllowedApplications
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease, Lease

@@ -9,9 +9,9 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider.spark.attempts.attempt import ended_by, lease_over
 from airflow_provider.spark.attempts.blame import spark_to_blame
 from airflow_provider.spark.attempts.failures import Mask
+from airflow_provider.spark.attempts.run_attempt import ended_by, lease_over
 from airflow_provider.spark.job.fencing import AttemptGuard
 from airflow_provider.spark.limits import UsedUpError
 from airflow_provider.spark.local.errors import SparkGoneError

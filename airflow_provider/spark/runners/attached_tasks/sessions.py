@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from airflow_provider.spark.attempts.attempt import TaskSession
+from airflow_provider.spark.attempts.run_attempt import TaskSession
 from airflow_provider.spark.local.errors import SparkGoneError
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.sight import Sight

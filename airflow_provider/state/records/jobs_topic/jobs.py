@@ -61,7 +61,7 @@ class JobDefinition:
     :param retries: how often a failed task is run again; None: as its kind says (:meth:`retries_of`). None is not
         written, because older releases take what is missing for 0
     :param retry_delay_ms: the wait before the first of these; then it grows
-        (:mod:`airflow_provider.worker.tasks.runs.pauses`)
+        (:mod:`airflow_provider.worker.tasks.runs.retry_pauses`)
     :param timeout_ms: an attempt of a task that takes longer is stopped and has failed; None: no limit
     :param session_conf: settings for the session of each task, from its next start on
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once

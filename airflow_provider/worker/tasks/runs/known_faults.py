@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow_provider.state.records import TaskKind
 from airflow_provider.values.model import TaskId
-from airflow_provider.worker.tasks.runs.pauses import doubling_ms
+from airflow_provider.worker.tasks.runs.retry_pauses import doubling_ms
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 IN_A_ROW_MS: Final = 600_000

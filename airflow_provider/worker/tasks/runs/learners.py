@@ -10,7 +10,7 @@ from typing import Final
 from airflow_provider.state.records import TaskWork
 from airflow_provider.values.model import TaskId, Tasks
 from airflow_provider.values.replacing import replaced
-from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, doubling_ms
+from airflow_provider.worker.tasks.runs.retry_pauses import conflict_pause_ms, doubling_ms
 
 ALMOST: Final = 0.99
 """The highest progress of a warm-up that is not done."""

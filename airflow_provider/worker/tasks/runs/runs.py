@@ -25,7 +25,7 @@ from airflow_provider.state.views.task_progress.retrying import ALL_RETRIES
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, labelled
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.liveness import UNMOVED, Liveness
-from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, longest_retry_ms
+from airflow_provider.worker.tasks.runs.retry_pauses import conflict_pause_ms, longest_retry_ms
 from airflow_provider.worker.tasks.runs.run_state import RunState
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from airflow_provider.assignment import eager
 from airflow_provider.assignment.balancing.balance import Pool
+from airflow_provider.assignment.balancing.dealing import deal_seats
 from airflow_provider.assignment.balancing.portions import portions, uneven
-from airflow_provider.assignment.balancing.spread import deal_seats
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 

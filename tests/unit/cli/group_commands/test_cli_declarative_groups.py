@@ -24,7 +24,7 @@ from airflow_provider.group.declarative.server.shard_records import reading
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import GroupDescription, ListGroupsResponse
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.administration.admin import FoundTopic
+from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic
 from airflow_provider.kafka.topics.errors import RightsError
 from airflow_provider.state.records import JobDefinition
 from airflow_provider.state.rounds.declarative import DeclarativeRecord

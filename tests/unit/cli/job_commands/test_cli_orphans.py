@@ -33,7 +33,7 @@ from airflow_provider.state.records import (
     WorkerStatus,
 )
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
-from airflow_provider.worker.hands import ending_orphans as ending
+from airflow_provider.worker.hands import end_orphan_queries as ending
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", kind=TaskKind.STREAMING, max_tasks=200)

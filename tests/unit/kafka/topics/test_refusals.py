@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.client_errors import tell
 from airflow_provider.kafka.topics.errors import LastingError, RefusedError, RightsError, TopicError, TopicRightsError
 from airflow_provider.kafka.topics.librdkafka import make_client

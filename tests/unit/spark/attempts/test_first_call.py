@@ -10,7 +10,7 @@ import pytest
 from attempt_jobs import order
 from fake_session import FakeSession
 
-from airflow_provider.spark.attempts.attempt import run_attempt
+from airflow_provider.spark.attempts.run_attempt import run_attempt
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.runner import RunnerEvent, TaskFailed, TaskFinished, TaskStarted
 

@@ -15,8 +15,8 @@ from attempt_jobs import JOBS, order
 from fake_session import FakeSession
 from waiting import DEADLINE_S
 
-from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import nothing_secret
+from airflow_provider.spark.attempts.run_attempt import run_attempt
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.local.isolation import thread_owners

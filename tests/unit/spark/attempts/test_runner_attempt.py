@@ -11,8 +11,8 @@ import pytest
 from attempt_jobs import CALLED, JOBS, ORDERS, fail, order
 from fake_session import FakeSession
 
-from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import describe, nothing_secret
+from airflow_provider.spark.attempts.run_attempt import run_attempt
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.job.asset_writes import AssetWrite
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease

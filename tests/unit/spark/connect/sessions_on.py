@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider.spark.connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.spark.connect.shipping import Parcels
-from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners.connect_task_session import ConnectSession
 
 
 def session_on(server: ConnectedServer, settings: ConnectSettings) -> ConnectSession:

@@ -10,7 +10,7 @@ from airflow_provider.spark.attempts.blame import NobodyToBlame, TaskToBlame, bl
 from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.connect.connection import ConnectedServer
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners.connect_task_session import ConnectSession
 
 SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
 

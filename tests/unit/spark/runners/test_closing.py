@@ -17,9 +17,9 @@ from airflow_provider.spark.connect.connection import RELEASE_S
 from airflow_provider.spark.connect.ending import QueryNotStoppedError
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.runner import OnEvent
-from airflow_provider.spark.runners import connect_session
+from airflow_provider.spark.runners import connect_task_session
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
-from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners.connect_task_session import ConnectSession
 from airflow_provider.spark.runners.detached_queries import DetachedQueries, MakeQueries, nothing_detached
 from airflow_provider.values.deadlines import Deadline
 from airflow_provider.values.model import NO_TASKS, Tasks
@@ -110,10 +110,10 @@ def test_the_end_of_a_session_has_one_deadline_however_often_it_is_asked_for(mon
         CLOCK.turn(timeout_s)
         raise QueryNotStoppedError("it does not answer")
 
-    monkeypatch.setattr(connect_session, "end_for_good", end_for_good)
+    monkeypatch.setattr(connect_task_session, "end_for_good", end_for_good)
     for name in ("hang_up", "unbind_session"):
-        monkeypatch.setattr(connect_session, name, lambda _session: None)
-    monkeypatch.setattr(connect_session, "settle", lambda _session, _timeout_s: None)
+        monkeypatch.setattr(connect_task_session, name, lambda _session: None)
+    monkeypatch.setattr(connect_task_session, "settle", lambda _session, _timeout_s: None)
     unused: Any = None
     settings = ConnectSettings(server=ConnectServer(host="spark.example"))
     session = ConnectSession(

@@ -11,8 +11,8 @@ from airflow_provider.spark.connect.ending import QueryNotStoppedError
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.local.errors import SparkGoneError
-from airflow_provider.spark.runners import connect_session
-from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners import connect_task_session
+from airflow_provider.spark.runners.connect_task_session import ConnectSession
 
 
 class Server:
@@ -41,7 +41,7 @@ class Waiting:
         )
         self.session.spark = self.server  # type: ignore[assignment]  # as much of it as is needed
         self._ends_at = ends_at
-        patch.setattr(connect_session, "end_for_good", self._end)
+        patch.setattr(connect_task_session, "end_for_good", self._end)
 
     def go_on(self) -> None:
         unused: Any = None
@@ -92,9 +92,9 @@ def test_who_wakes_when_its_successor_has_its_session_leaves_it_alone(monkeypatc
 
     session = SimpleNamespace(conf=FreezesWhenItClaims())
     monkeypatch.setattr(
-        connect_session, "open_session", lambda settings, user_agent, session_id, before_functions: session
+        connect_task_session, "open_session", lambda settings, user_agent, session_id, before_functions: session
     )
-    monkeypatch.setattr(connect_session, "hang_up", hung_up.append)
+    monkeypatch.setattr(connect_task_session, "hang_up", hung_up.append)
     with pytest.raises(FencedError):
         attempt.session._begin()
     attempt.session.cancel()

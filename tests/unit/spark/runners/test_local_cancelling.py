@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 
 from airflow_provider.spark.local.application.spark_application import POOLS, LocalSparkSettings
 from airflow_provider.spark.local.driver_jvm.jvm_lease import no_task_runs
-from airflow_provider.spark.runners.local_session import LocalSession, Pools
+from airflow_provider.spark.runners.local_task_session import LocalSession, Pools
 
 
 class Spark:

@@ -20,7 +20,7 @@ from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, 
 from airflow_provider.spark.runners import local
 from airflow_provider.spark.runners.attached_tasks import attached
 from airflow_provider.spark.runners.local import LocalRunner
-from airflow_provider.spark.runners.local_session import Pools
+from airflow_provider.spark.runners.local_task_session import Pools
 from airflow_provider.values.model import Epoch, TaskId
 
 TASK = TaskId("slow", 0)

@@ -53,7 +53,7 @@ from airflow_provider.values.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.worker.tasks.runs.last_record import first_run
+from airflow_provider.worker.tasks.runs.taking_over import first_run
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)

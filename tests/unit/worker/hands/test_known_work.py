@@ -6,7 +6,7 @@ from typing import Any
 
 from execution_script import A0, Script
 
-from airflow_provider.spark.attempts.attempt import task_context
+from airflow_provider.spark.attempts.run_attempt import task_context
 from airflow_provider.spark.job import TaskContext
 from airflow_provider.worker.hands.orders import order_of
 from airflow_provider.worker.tasks import commands

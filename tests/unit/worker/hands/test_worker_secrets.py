@@ -22,8 +22,8 @@ from airflow_provider.integration.memberships.worker_values import WorkerSpec, W
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.operators.task_process.tries import Tries
 from airflow_provider.operators.task_process.worker_run import WorkerRun
-from airflow_provider.spark.attempts.attempt import run_attempt
 from airflow_provider.spark.attempts.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
+from airflow_provider.spark.attempts.run_attempt import run_attempt
 from airflow_provider.spark.job import SparkJob, spark_job
 from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.local.application.spark_application import APPLICATION

@@ -11,7 +11,7 @@ from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, Tas
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.tasks.commands import ArmTimer, Inform, StartAttempt, TellOfTask
 from airflow_provider.worker.tasks.runs.learners import LearnerState
-from airflow_provider.worker.tasks.runs.pauses import conflict_pause_ms, doubling_ms
+from airflow_provider.worker.tasks.runs.retry_pauses import conflict_pause_ms, doubling_ms
 
 RACE = "it waits for another writer, which has used its checkpoint or table"
 

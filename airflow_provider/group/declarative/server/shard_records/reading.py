@@ -11,7 +11,7 @@ from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, 
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
 from airflow_provider.group.declarative.server.shard_records.loading import read_moment
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import RightsError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right

@@ -50,7 +50,7 @@ from airflow_provider.state.records import TaskFailure, TaskStatus
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
-from airflow_provider.worker.tasks.runs.pauses import doubling_ms
+from airflow_provider.worker.tasks.runs.retry_pauses import doubling_ms
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun

@@ -25,7 +25,7 @@ from airflow_provider.group.declarative.requests.configuring import GroupConfigE
 from airflow_provider.group.declarative.requests.request_channel import NoReplyError
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.administration.admin import FoundTopic
+from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic
 from airflow_provider.kafka.topics.errors import RightsError, TopicError
 from airflow_provider.kafka.topics.rights import Operation
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode as Code

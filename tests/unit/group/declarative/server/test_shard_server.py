@@ -22,7 +22,7 @@ from airflow_provider.group.declarative.server.errors import FencedError, ShardE
 from airflow_provider.group.declarative.server.migration.classic_workers import Seen
 from airflow_provider.group.declarative.server.request_handling.inbox import Inbox
 from airflow_provider.group.declarative.server.server import ShardServer
-from airflow_provider.group.declarative.server.topics import ShardTopics
+from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import LastingError, RightsError, TopicError
 from airflow_provider.kafka.topics.rights import Operation, Right

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.group.declarative.server.topics import ShardTopics
-from airflow_provider.kafka.topics.administration.admin import FoundTopic
+from airflow_provider.group.declarative.server.shard_topics import ShardTopics
+from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic
 from airflow_provider.kafka.topics.errors import PartitionsError, PassingError, RightsError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right

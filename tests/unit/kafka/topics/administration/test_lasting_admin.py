@@ -23,9 +23,9 @@ from airflow_provider.group.declarative.server import topic_watch
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.topic_watch import TopicWatch
 from airflow_provider.kafka.topics.administration import lasting_admin, partition_ends
-from airflow_provider.kafka.topics.administration.admin import FoundTopic, TopicAdmin
 from airflow_provider.kafka.topics.administration.compaction import warn_of_deletion
 from airflow_provider.kafka.topics.administration.lasting_admin import Answer, LastingAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic, TopicAdmin
 from airflow_provider.kafka.topics.errors import BrokerAwayError, PassingError, RefusedError
 from airflow_provider.kafka.topics.outage import Outage
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.spark.local.application.scratch import ScratchFolder
+from airflow_provider.spark.local.application.scratch_folder import ScratchFolder
 
 _OWNER = """
 import sys
-from airflow_provider.spark.local.application.scratch import ScratchFolder
+from airflow_provider.spark.local.application.scratch_folder import ScratchFolder
 folder = ScratchFolder()
 (folder.path / "data").write_text("much")
 print(folder.path, flush=True)

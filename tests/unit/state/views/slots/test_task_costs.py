@@ -27,8 +27,8 @@ from airflow_provider.state.views.slots.costs import costs_of
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.replanning import in_known_order
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
-from airflow_provider.worker.tasks.runs.last_record import first_run
 from airflow_provider.worker.tasks.runs.run_table import RunTable
+from airflow_provider.worker.tasks.runs.taking_over import first_run
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r2")

@@ -36,8 +36,8 @@ from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.ui.views.tasks import found_tasks
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker.hands.told_together import TELL_AFTER_MS
-from airflow_provider.worker.tasks.runs.last_record import first_run, taken_over
 from airflow_provider.worker.tasks.runs.liveness import FIRST_LOOK_MS, LEAST_PATIENCE_MS, Liveness
+from airflow_provider.worker.tasks.runs.taking_over import first_run, taken_over
 
 MINUTE_MS = 60_000
 

@@ -22,10 +22,10 @@ from airflow_provider.state.records import (
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.task_progress.progress import needs_running
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.worker.tasks.runs.last_record import first_run, last_word
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.runs.taking_over import first_run, last_word
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")

@@ -15,11 +15,11 @@ from turned_clock import time_passes
 from airflow_provider.spark.runner import SparkEnded, SparkLost
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, WorkerId, planner_of
-from airflow_provider.worker.tasks.runs.last_record import first_run
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Suspects, Turn
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
+from airflow_provider.worker.tasks.runs.taking_over import first_run
 
 pytestmark = pytest.mark.turned_clock
 

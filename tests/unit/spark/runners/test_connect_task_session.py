@@ -12,7 +12,7 @@ from query_watch_bench import server as server
 from airflow_provider.spark.connect.client import open_session
 from airflow_provider.spark.connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark.connect.shipping import Parcels
-from airflow_provider.spark.runners.connect_session import ConnectSession
+from airflow_provider.spark.runners.connect_task_session import ConnectSession
 
 
 async def test_the_start_of_a_stream_that_goes_on_is_over_for_the_server(

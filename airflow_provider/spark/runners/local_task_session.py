@@ -69,7 +69,8 @@ class Pools:
 
 
 class LocalSession:
-    """A session of this process's Spark application (an :class:`~airflow_provider.spark.attempts.attempt.TaskSession`).
+    """A session of this process's Spark application (a
+    :class:`~airflow_provider.spark.attempts.run_attempt.TaskSession`).
 
     The tag and the pool are properties of the thread that called :meth:`open`, of the threads that it starts, of
     Spark's threads that work for it, and of the streaming queries that it starts. So cancelling by the tag cancels this

@@ -9,7 +9,7 @@ from airflow_provider.group.declarative.protocol.layout import DEFAULT_LAYOUT, L
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.administration.admin import FoundTopic, TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic, TopicAdmin
 from airflow_provider.kafka.topics.errors import PartitionsError, RightsError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import Operation, Right

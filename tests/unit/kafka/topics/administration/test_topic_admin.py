@@ -20,7 +20,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.topics.administration import lasting_admin, partition_ends
-from airflow_provider.kafka.topics.administration.admin import TopicAdmin
+from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import BrokerAwayError, LastingError, RefusedError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import WORKER
