@@ -18,8 +18,12 @@ _CLASS: Final = re.compile(r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*")
 _CODE: Final = (".py", ".jar")
 _NAME: Final = re.compile(r"[\w .()-]{1,200}")
 """It stands in lines of logs."""
+_CLUSTERS: Final = re.compile(r"(yarn)|k8s://.+")
+"""Masters that run drivers: YARN, or Kubernetes."""
 _SHELL: Final = re.compile(r"[`\\]|\{\{|\}\}|<CPS>")
 """YARN starts a driver by a shell, and neither Spark nor YARN escapes these."""
+_VARIABLES: Final = re.compile(r"\$[$(]")
+"""Kubernetes replaces ``$(NAME)`` by variables, and ``$$`` by ``$``, and Spark does not escape them."""
 _WITH_ALIAS: Final = ("files", "archives")
 _ALIAS: Final = re.compile(r"#(?!\.+$)[\w.-]+$")
 """The name by which an application finds a file."""
@@ -66,11 +70,12 @@ class CommonConfig:
         default_factory=list
     )
     master: Annotated[
-        str, Meta(description="local[2], spark://host:7077, yarn, …; empty: as the worker's spark-defaults.conf says")
+        str,
+        Meta(description="local[2], spark://host:7077, yarn, k8s://…; empty: as the worker's spark-defaults.conf says"),
     ] = ""
     deploy_mode: Annotated[
         Literal["client", "cluster"],
-        Meta(description="where the driver runs: as a child of the worker, or on the cluster (with the master yarn)"),
+        Meta(description="where the driver runs: as a child of the worker, or on the cluster (YARN or Kubernetes)"),
     ] = "client"
     spark_home: Annotated[
         str, Meta(pattern="^(/|$)", description="the folder of a Spark 4; empty: that of the worker's PySpark")
@@ -129,14 +134,22 @@ def what_is_wrong(merged: Mapping[str, Any]) -> str:
         return f"has as its application {application!r}, which is neither a *.py nor a *.jar"
     if main_class and not (application.endswith(".jar") and _CLASS.fullmatch(main_class)):
         return f"has the main_class {main_class!r}, which is none of a jar"
-    if is_detached(merged) and merged.get("master") != "yarn":
-        return "has the deploy_mode 'cluster', for which its master must be 'yarn'"
-    if is_detached(merged) and (unsafe := [each for each in arguments_of(merged) if _SHELL.search(each)]):
-        return f"has the argument {unsafe[0]!r}, which a shell would read otherwise on the cluster"
+    if is_detached(merged) and (wrong := _what_no_cluster_takes(merged)):
+        return wrong
     if not _NAME.fullmatch(merged.get("name", "")):
         return f"has the name {merged.get('name', '')!r}: it must be of letters, digits, spaces and ()_.-, 200 at most"
-    if wrong := [name for name in ("properties_file", "spark_home") if merged.get(name, "/")[:1] not in ("", "/")]:
-        return f"has a {wrong[0]} that is no absolute path"
+    if relative := [name for name in ("properties_file", "spark_home") if merged.get(name, "/")[:1] not in ("", "/")]:
+        return f"has a {relative[0]} that is no absolute path"
+    return ""
+
+
+def _what_no_cluster_takes(merged: Mapping[str, Any]) -> str:
+    cluster = _CLUSTERS.fullmatch(merged.get("master", ""))
+    if not cluster:
+        return "has the deploy_mode 'cluster', for which its master must be 'yarn' or 'k8s://https://host:port'"
+    reader, unsafe = ("a shell", _SHELL) if cluster[1] else ("Kubernetes", _VARIABLES)
+    if read := [each for each in arguments_of(merged) if unsafe.search(each)]:
+        return f"has the argument {read[0]!r}, which {reader} would read otherwise on the cluster"
     return ""
 
 

@@ -29,8 +29,9 @@ from airflow_provider.jobs.application_config import (
 from airflow_provider.jobs.order import tasks_in_order
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications, ApplicationNotAllowedError
-from airflow_provider.spark.submit.application import Application, run_application
+from airflow_provider.spark.submit.application import Application, run_application, settings_known
 from airflow_provider.spark.submit.detached import Cluster, Watch
+from airflow_provider.spark.submit.kubernetes import MASTER, kubernetes_here
 from airflow_provider.spark.submit.output import ApplicationError, Output
 from airflow_provider.spark.submit.yarn import yarn_here
 
@@ -55,10 +56,10 @@ class SparkApplications(SparkJob):
     only what its ``allowed_applications`` allow.
 
     A task runs its applications one after the other, each to its end. With ``deploy_mode: client`` the driver is a
-    child process of the worker; an exit code other than 0 is a failure. With ``cluster`` it runs on YARN, is submitted
-    once, and goes on if the worker ends; the next one adopts it, and it is killed if the task is not to go on. A task's
-    result has ``applications`` (their names) and ``seconds``. It may run again, as all tasks, and begins with its first
-    application. So submit what may run twice.
+    child process of the worker; an exit code other than 0 is a failure. With ``cluster`` it runs on YARN or Kubernetes,
+    is submitted once, and goes on if the worker ends; the next one adopts it, and it is killed if the task is not to go
+    on. A task's result has ``applications`` (their names) and ``seconds``. It may run again, as all tasks, and begins
+    with its first application. So submit what may run twice.
     """
 
     config_schema = SparkApplicationsConfig
@@ -112,7 +113,9 @@ def _check_there(config: Mapping[str, Any]) -> None:
 
 
 def tag_of(config: Mapping[str, Any], task: TaskContext) -> str:
-    """The same for the same application of the same run, whoever has the task; YARN has tags of lower-case letters."""
+    """The same for the same application of the same run, whoever has the task. YARN has tags of lower-case letters, and
+    Kubernetes labels of 63 letters.
+    """
     of_task = task.checkpoint_location.split("/")[-3:]  # group, job and task: the root may differ among workers
     text = json.dumps([of_task, task.job, task.index, task.run_key, task.fingerprint, config], sort_keys=True)
     return f"cospark-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
@@ -140,11 +143,11 @@ def _run_here(config: Mapping[str, Any], application: Application, task: TaskCon
 
 def _run_on_cluster(config: Mapping[str, Any], application: Application, task: TaskContext) -> None:
     """:raises DriverError: if it fails"""
-    cluster: Cluster = yarn_here(os.environ)
+    cluster = cluster_of(application)
     tag = tag_of(config, task)
-    settings = {**application.settings, **cluster.settings(tag)}
 
     def submit() -> int:
+        settings = {**application.settings, **cluster.settings(tag)}
         return _submit(config, replace(application, settings=settings), task)[0]
 
     watch = Watch(cluster, tag, submit, task.fence, task.wait)
@@ -154,6 +157,14 @@ def _run_on_cluster(config: Mapping[str, Any], application: Application, task: T
         if task.stopping and not task.moves:
             watch.end()
         raise
+
+
+def cluster_of(application: Application) -> Cluster:
+    """That of its master, which is allowed by now."""
+    master = application.settings["spark.master"]
+    if master.startswith(MASTER):
+        return kubernetes_here(master, settings_known(application), os.environ)
+    return yarn_here(os.environ)
 
 
 def _submit(config: Mapping[str, Any], application: Application, task: TaskContext) -> tuple[int, Output]:

@@ -80,13 +80,22 @@ def run_application(
         folder.mkdir()
         settings = _settings(application, given)
         command = _command(application, home, submit_options(settings, scratch.path, given))
-        known = {**spark_defaults(home), **settings_in(given), **settings}
-        environment = _environment(os.environ, home, known)
+        environment = _environment(os.environ, home, {**_before(home, given), **settings})
         return run_kept(
             command, environment=environment, folder=folder, hear=hear, check=check, lease_left_s=lease_left_s
         )
     finally:
         scratch.remove()
+
+
+def settings_known(application: Application) -> dict[str, str]:
+    """All that are known, wherever they are from, as ``spark-submit`` adds them up.
+
+    :raises NoSparkSubmitError: if there is no ``spark-submit``
+    :raises OSError: if its properties file can't be read
+    """
+    given = Path(application.properties_file).read_bytes() if application.properties_file else b""
+    return {**_before(home_of(application), given), **application.settings}
 
 
 def home_of(application: Application) -> Path:
@@ -104,6 +113,11 @@ def home_of(application: Application) -> Path:
     if not (home / "bin" / "spark-submit").is_file():
         raise NoSparkSubmitError(f"spark_home: this worker finds no bin/spark-submit in {home}")
     return home
+
+
+def _before(home: Path, given: bytes) -> dict[str, str]:
+    """The settings over which its own have precedence."""
+    return {**spark_defaults(home), **settings_in(given)}
 
 
 def _settings(application: Application, given: bytes) -> Mapping[str, str]:

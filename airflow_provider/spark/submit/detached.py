@@ -38,7 +38,7 @@ class Driver:
     :param id: by which the cluster knows it
     :param submitted_ms: when it was submitted, by the cluster's clock
     :param page: where people see it; empty: unknown, as before its start
-    :param why: what the cluster says about its end
+    :param why: what the cluster says about its end, or about what it waits for
     """
 
     id: str
@@ -52,8 +52,14 @@ class ClusterSilentError(Exception):
     """The cluster does not say what it runs."""
 
 
+class ClusterRefusesError(Exception):
+    """The cluster does not let this process know what it runs, and has never done so."""
+
+
 class Cluster(Protocol):
-    """What runs drivers. All methods raise :class:`ClusterSilentError` if it does not answer."""
+    """What runs drivers. All methods raise :class:`ClusterSilentError` if it does not answer, and may raise
+    :class:`ClusterRefusesError`.
+    """
 
     def settings(self, tag: str) -> Mapping[str, str]:
         """The settings with which ``spark-submit`` submits a driver with this tag, and does not wait for its end."""
@@ -98,17 +104,21 @@ class Watch:
         """Wait for the driver to succeed, after it was submitted if that was needed.
 
         :raises DriverError: if it fails, if somebody kills it, or if it can't be submitted
+        :raises ClusterRefusesError: before anything is submitted
         """
         driver = newest(self._ask(lambda: self._cluster.find(self._tag)))
         if driver is not None and driver.state is DriverState.RUNS:
             log.info("Driver %s runs already, and is watched from now on", driver.id)
         elif driver is None or driver.state is not DriverState.SUCCEEDED:
             driver = self._submitted(driver)
-        page = ""
+        page = why = ""
         while driver.state is DriverState.RUNS:
             if driver.page not in ("", page):
                 page = driver.page
                 log.info("Driver %s is to be seen at %s", driver.id, page)
+            if driver.why not in ("", why):
+                why = driver.why
+                log.info("The cluster says of driver %s: %s", driver.id, why)
             self._pause()
             driver = self._look(driver)
         if driver.state is not DriverState.SUCCEEDED:
@@ -130,7 +140,7 @@ class Watch:
                         log.info("Driver %s is killed", driver.id)
                         killed.add(driver.id)
                     self._cluster.kill(driver.id)
-            except ClusterSilentError as silent:
+            except (ClusterRefusesError, ClusterSilentError) as silent:
                 why = str(silent)
             else:
                 if looked and not running:
@@ -151,7 +161,8 @@ class Watch:
     def _look(self, driver: Driver) -> Driver:
         now = self._ask(lambda: self._cluster.look(driver.id))
         if now is None:
-            raise DriverError(f"the cluster does not know driver {driver.id} any more")
+            said = driver.why and f"; what it said last: {driver.why}"
+            raise DriverError(f"the cluster does not know driver {driver.id} any more{said}")
         return now
 
     def _ask(self, question: Callable[[], T]) -> T:

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_resource_manager import SUBMITS, FakeResourceManager, resource_manager
 from fake_spark_home import make_spark_home, write_application
+from watched_task import Guard
 
 from airflow_provider.jobs.spark_applications import SparkApplications, tag_of
 from airflow_provider.spark.job import FencedError, JobContext, TaskContext
@@ -19,35 +20,6 @@ from airflow_provider.spark.job.planning import PlanError, make_plan
 from airflow_provider.spark.submit.detached import DriverError
 
 APP = "application_1700000000000_0000"
-
-
-class Guard:
-    """Of a task to which things happen while it waits for its driver.
-
-    :param then: what happens, one after the other
-    """
-
-    stopping = moves = over = False
-
-    def __init__(self, *then: Callable[[], object]) -> None:
-        self.then = [*then]
-
-    def wait(self, timeout_s: float) -> bool:
-        assert self.then, "it waits, and nothing happens any more"
-        self.then.pop(0)()
-        return self.stopping
-
-    def check(self) -> None:
-        if self.stopping or self.over:
-            raise FencedError("it may not go on")
-
-    def check_lease(self) -> None: ...
-
-    def stop(self, *, moves: bool) -> None:
-        self.stopping, self.moves = True, moves
-
-    def lose_lease(self) -> None:
-        self.over = True
 
 
 class Group:
@@ -167,6 +139,6 @@ def test_a_driver_is_known_by_the_run_the_task_and_the_application(group: Group)
     assert tag() == tag().lower()
 
 
-def test_the_cluster_is_yarn(group: Group) -> None:
-    with pytest.raises(PlanError, match="for which its master must be 'yarn'"):
+def test_the_cluster_is_yarn_or_kubernetes(group: Group) -> None:
+    with pytest.raises(PlanError, match="for which its master must be 'yarn' or 'k8s://"):
         group.task(master="spark://master:7077")

@@ -101,6 +101,7 @@ def test_a_topic_may_say_how_large_an_application_is_but_not_what_code_it_loads(
         "conf",
         {"spark.executor.memory": "2g", "spark.dynamicAllocation.maxExecutors": 3, "spark.sql.ansi.enabled": True},
     )
+    ALLOWED.check_conf("conf", {"spark.kubernetes.driver.request.cores": "500m"})
     with pytest.raises(ApplicationNotAllowedError) as refused:
         ALLOWED.check_conf(
             "conf",
@@ -110,12 +111,14 @@ def test_a_topic_may_say_how_large_an_application_is_but_not_what_code_it_loads(
                     "spark.jars",
                     "spark.driver.extraJavaOptions",
                     "spark.sql.extensions",
+                    "spark.kubernetes.namespace",
                     "fs.s3a.key",
                 ],
                 "1",
             ),
         )
-    assert "'fs.s3a.key', 'spark.driver.extraJavaOptions', 'spark.jars', 'spark.sql.extensions'" in str(refused.value)
+    named = ["fs.s3a.key", "spark.driver.extraJavaOptions", "spark.jars", "spark.kubernetes.namespace"]
+    assert ", ".join(map(repr, [*named, "spark.sql.extensions"])) in str(refused.value)
     assert "properties_file" in str(refused.value)
 
 

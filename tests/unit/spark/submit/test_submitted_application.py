@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ import pytest
 from fake_spark_home import make_spark_home, write_application
 
 from airflow_provider.spark.submit import application as module
-from airflow_provider.spark.submit.application import Application, NoSparkSubmitError, run_application
+from airflow_provider.spark.submit.application import (
+    Application,
+    NoSparkSubmitError,
+    run_application,
+    settings_known,
+)
 
 
 class Submitted:
@@ -44,6 +50,18 @@ def test_it_gets_its_arguments_as_they_are(submitted: Submitted) -> None:
     args = ["--day", "2026-01-01", "a b", "", "$HOME; echo 'x'"]
     assert submitted.run('for each in "$@"; do echo "<$each>"; done; exit 7', args=args) == 7
     assert submitted.heard == [f"<{each}>" for each in args]
+
+
+def test_its_settings_are_known_wherever_they_are_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, given = make_spark_home(tmp_path), tmp_path / "given.properties"
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-defaults.conf").write_text("spark.a defaults\nspark.b defaults\nspark.c defaults\n")
+    given.write_text("spark.b=given\nspark.c=given\n")
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    without = Application(file="etl.py", spark_home=str(home), settings={"spark.c": "own"})
+    known = settings_known(replace(without, properties_file=str(given)))
+    assert known == {"spark.a": "defaults", "spark.b": "given", "spark.c": "own"}
+    assert settings_known(without)["spark.b"] == "defaults"
 
 
 def test_settings_are_in_a_file_that_nobody_else_can_read_and_not_in_the_arguments(submitted: Submitted) -> None:

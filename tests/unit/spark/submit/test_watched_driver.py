@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from airflow_provider.spark.submit.detached import (
+    ClusterRefusesError,
     ClusterSilentError,
     Driver,
     DriverError,
@@ -32,6 +34,7 @@ class FakeCluster:
         self.submitted = 0
         self.killed: list[str] = []
         self.silent = 0
+        self.refuses = 0
         self.then: list[Callable[[], None]] = []
         self.takes = True
         self.stops = False
@@ -54,6 +57,9 @@ class FakeCluster:
         self.becomes(driver_id, DriverState.KILLED)
 
     def _answers(self) -> None:
+        if self.refuses:
+            self.refuses -= 1
+            raise ClusterRefusesError("you may not know")
         if self.silent:
             self.silent -= 1
             raise ClusterSilentError("nobody answers")
@@ -140,6 +146,31 @@ def test_where_it_is_to_be_seen_is_in_the_log_as_soon_as_the_cluster_knows_it_an
     assert caplog.messages == ["Driver app_1 was submitted", "Driver app_1 is to be seen at http://rm/app_1"]
 
 
+def test_why_it_does_not_start_is_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    waits = [partial(cluster.becomes, "app_1", DriverState.RUNS, why) for why in ("no room", "no room", "no image", "")]
+    cluster.then = [*waits, lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
+    with caplog.at_level(logging.INFO):
+        cluster.watch().run()
+    said = "The cluster says of driver app_1: "
+    assert caplog.messages == ["Driver app_1 was submitted", f"{said}no room", f"{said}no image"]
+
+
+def test_if_the_cluster_refuses_to_say_what_it_runs_nothing_is_submitted() -> None:
+    cluster = FakeCluster()
+    cluster.refuses = 1
+    with pytest.raises(ClusterRefusesError):
+        cluster.watch().run()
+    assert cluster.submitted == 0
+
+
+def test_its_end_asks_again_if_the_cluster_refuses_to_answer() -> None:
+    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster.refuses = 1
+    cluster.watch().end()
+    assert cluster.killed == ["app_1"]
+
+
 def test_spark_submit_may_end_before_it_says_that_it_has_submitted() -> None:
     """The cluster decides, and not the exit code."""
     cluster = FakeCluster()
@@ -168,6 +199,13 @@ def test_one_that_the_cluster_has_forgotten_has_failed() -> None:
     cluster = FakeCluster(driver(1, DriverState.RUNS))
     cluster.then = [cluster.drivers.clear]
     with pytest.raises(DriverError, match="does not know driver app_1 any more"):
+        cluster.watch().run()
+
+
+def test_what_it_said_last_of_one_that_it_has_forgotten_is_in_the_failure() -> None:
+    cluster = FakeCluster()
+    cluster.then = [lambda: cluster.becomes("app_1", DriverState.RUNS, "it is evicted"), cluster.drivers.clear]
+    with pytest.raises(DriverError, match="not know driver app_1 any more; what it said last: it is evicted"):
         cluster.watch().run()
 
 

@@ -1,0 +1,189 @@
+"""Kubernetes, by the API that ``spark-submit`` uses, too (a :class:`~airflow_provider.spark.submit.detached.Cluster`).
+
+Each try of a driver has a pod of another name, and all have a label with the tag. Two processes that submit the same
+try choose the same name, and Kubernetes takes the first: so no try runs twice, even if neither knows of the other.
+
+The credentials are found, and renewed, by the client that the Kubernetes project keeps, where ``spark-submit`` finds
+them: in a kubeconfig, or else in the worker's pod. The address is always that of the job's master, which the worker
+allows. Of the client, only its connections are used: its class for pods takes 90 MB and 0.7 s in each process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from airflow_provider.spark.submit.detached import ClusterRefusesError, ClusterSilentError, Driver, DriverState
+from airflow_provider.spark.submit.pods import conf_map_of, driver_of
+
+MASTER: Final = "k8s://"
+_LABEL: Final = "cospark-tag"
+_ANSWER_S: Final = 10.0
+_GRACE_S: Final = 2
+"""Between SIGTERM and SIGKILL: a stop waits for the end of what it has killed."""
+_CUT_OFF_S: Final = 60.0
+_REFUSALS: Final[Mapping[int, str]] = {
+    401: " (it does not know this worker: see the kubeconfig, or the service account of its pod)",
+    403: " (give this worker's account a role there that may do this)",
+}
+_NOT_THERE: Final = (404, 409)
+"""Or it has changed since it was read."""
+_KUBECONFIG: Final = "~/.kube/config"
+_JSON: Final[Mapping[str, str]] = {"Accept": "application/json", "Content-Type": "application/json"}
+
+
+class NoKubernetesError(Exception):
+    """This worker can't reach Kubernetes."""
+
+
+class Kubernetes:
+    """A namespace.
+
+    :param address: of the API server
+    :param configuration: a ``Configuration`` of the package ``kubernetes``: with credentials
+    :param namespace: of all drivers
+    :param cut_off_s: how long a pod may lack what is made right after it
+    """
+
+    def __init__(self, address: str, configuration: Any, namespace: str, cut_off_s: float = _CUT_OFF_S) -> None:
+        from kubernetes.client.rest import RESTClientObject
+
+        self._address = configuration.host = address  # by which it chooses a proxy
+        self._configuration = configuration
+        self._connections = RESTClientObject(configuration).pool_manager
+        self._namespace = namespace
+        self._cut_off_s = cut_off_s
+        self._tries: dict[str, int] = {}
+        self._incomplete: dict[str, float] = {}
+        self._answered = False
+
+    def settings(self, tag: str) -> Mapping[str, str]:
+        """Those of the next try, by what was found last."""
+        if tag not in self._tries:
+            self.find(tag)
+        return {
+            "spark.submit.deployMode": "cluster",
+            "spark.kubernetes.namespace": self._namespace,
+            f"spark.kubernetes.driver.label.{_LABEL}": tag,
+            "spark.kubernetes.driver.pod.name": f"{tag}-{self._tries[tag] + 1}",
+            "spark.kubernetes.submission.waitAppCompletion": "false",
+        }
+
+    def find(self, tag: str) -> list[Driver]:
+        answer = self._ask("GET", f"{self._namespace}/pods?labelSelector={quote(f'{_LABEL}={tag}')}")
+        if answer is None or answer.get("kind") != "PodList":
+            raise ClusterSilentError("what answers is not Kubernetes: is the master's address right?")
+        drivers = [self._driver(pod) for pod in answer.get("items") or ()]
+        tries = (re.search(rf":{re.escape(tag)}-(\d{{1,9}})$", driver.id) for driver in drivers)
+        self._tries[tag] = max((int(found[1]) for found in tries if found), default=0)
+        return drivers
+
+    def look(self, driver_id: str) -> Driver | None:
+        pod = self._ask("GET", _path(driver_id))
+        return None if pod is None else self._driver(pod)
+
+    def kill(self, driver_id: str) -> None:
+        """The record of one that has succeeded stays: if it ends meanwhile, nothing is deleted."""
+        pod = self._ask("GET", _path(driver_id))
+        if pod is None or _read(pod).state is not DriverState.RUNS:
+            return
+        same = {key: pod["metadata"][key] for key in ("uid", "resourceVersion")}
+        self._ask("DELETE", _path(driver_id), {"gracePeriodSeconds": _GRACE_S, "preconditions": same})
+
+    def _driver(self, pod: Mapping[str, Any]) -> Driver:
+        """If ``spark-submit`` was killed before it had made all that it makes, the pod would hold its place on a node
+        for ever, and never start: then it is deleted.
+        """
+        driver = _read(pod)
+        missing = conf_map_of(pod)
+        if not missing or not self._lacks(pod["metadata"], missing):
+            return driver
+        self.kill(driver.id)
+        return replace(driver, why=f"spark-submit was ended before it had made {missing}; its pod is deleted")
+
+    def _lacks(self, metadata: Mapping[str, Any], conf_map: str) -> bool:
+        """Whether this pod has had no such config map for a minute."""
+        try:
+            found = self._ask("GET", f"{metadata['namespace']}/configmaps/{conf_map}")
+        except (ClusterRefusesError, ClusterSilentError):
+            return False  # this worker need not be allowed to read it
+        if found is not None:
+            self._incomplete.pop(metadata["uid"], None)
+            return False
+        since = self._incomplete.setdefault(metadata["uid"], time.monotonic())
+        return time.monotonic() - since >= self._cut_off_s
+
+    def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any] | None:
+        """None: there is no such thing, or it has changed since it was read.
+
+        :raises ClusterRefusesError: if it refuses the first question. Later it is asked again, as a driver may run
+        :raises ClusterSilentError: if it does not answer
+        """
+        from kubernetes.config import ConfigException
+        from urllib3.exceptions import HTTPError
+
+        url = f"{self._address}/api/v1/namespaces/{path}"
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            shown = {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
+            answer = self._connections.request(
+                method, url, body=data, headers={**_JSON, **shown}, timeout=_ANSWER_S, retries=False
+            )
+            read = json.loads(answer.data)
+        except (ConfigException, HTTPError, OSError, ValueError) as wrong:
+            raise ClusterSilentError(f"Kubernetes does not answer: {wrong}") from None
+        if not isinstance(read, dict):
+            raise ClusterSilentError("what answers is not Kubernetes: is the master's address right?")
+        if answer.status >= 300 and answer.status not in _NOT_THERE:
+            advice = _REFUSALS.get(answer.status, "")
+            kind = ClusterRefusesError if advice and not self._answered else ClusterSilentError
+            raise kind(f"Kubernetes answers {answer.status}: {read.get('message')}{advice}")
+        self._answered = True
+        return None if answer.status in _NOT_THERE else read
+
+
+def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> Kubernetes:
+    """The Kubernetes of a master, with the credentials of this worker. None are no error, as for ``spark-submit``.
+
+    :param settings: all settings of Spark for the application, wherever they are from
+    :raises NoKubernetesError: if its client is not installed, or the credentials can't be read
+    """
+    try:
+        from kubernetes import client, config
+    except ImportError:
+        raise NoKubernetesError(
+            "this worker has no client of Kubernetes: install the extra [kubernetes] of this package on it"
+        ) from None
+    found = client.Configuration()
+    files = environment.get("KUBECONFIG") or _KUBECONFIG
+    try:
+        if any(Path(file).expanduser().is_file() for file in files.split(os.pathsep)):
+            context = settings.get("spark.kubernetes.context") or None
+            config.load_kube_config(files, context, client_configuration=found, persist_config=False)
+        elif "KUBERNETES_SERVICE_HOST" in environment:
+            config.load_incluster_config(client_configuration=found)
+    except (config.ConfigException, OSError, ValueError) as wrong:
+        raise NoKubernetesError(f"this worker's credentials for Kubernetes can't be read: {wrong}") from wrong
+    address = master.removeprefix(MASTER)
+    address = (address if "://" in address else f"https://{address}").rstrip("/")
+    return Kubernetes(address, found, settings.get("spark.kubernetes.namespace") or "default")
+
+
+def _path(driver_id: str) -> str:
+    namespace, _, name = driver_id.partition(":")
+    return f"{quote(namespace)}/pods/{quote(name)}"
+
+
+def _read(pod: Mapping[str, Any]) -> Driver:
+    """:raises ClusterSilentError: if this is no pod"""
+    try:
+        return driver_of(pod)
+    except (KeyError, TypeError, ValueError):
+        raise ClusterSilentError("what answers is not Kubernetes: it has no such pod") from None
