@@ -85,7 +85,8 @@ def run(folder: Path) -> dict[str, Any]:
         print(f"a new leader of {cell['group']}, {cell['round']}: {new}")
     for cell in cells:
         if cell["round"] == "full":
-            print(f"the record of {cell['group']}: {cell['record_ms']:.0f} ms, {cell['record_bytes'] / 1e6:.1f} MB")
+            ms = f"{cell['record_ms']:.0f} ms to write both of them, {cell['read_ms']:.0f} ms to read one"
+            print(f"the records of {cell['group']}: {ms}, {cell['record_bytes'] / 1e6:.2f} MB each")
     return {"cells": cells, "worst_warm_ratio": worst, "cost_of_a_task_in_the_largest_group": growth}
 
 
@@ -108,6 +109,7 @@ def _compare(java: Sequence[str], size: Size, kind: str) -> dict[str, Any]:
         "new_leader": _warm(ours["new_leader_ms"]),
         "v3_new_leader": _warm(ours["extensible_new_leader_ms"]),
         "record_ms": _warm(ours["record_ms"]),
+        "read_ms": _warm(ours["read_ms"]),
         "record_bytes": ours["record_bytes"],
     }
     return cell | {

@@ -6,11 +6,11 @@ Everything here is immutable. Names are Kafka's (``generation_id``, ``member_id`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from reprlib import repr as short
-from typing import Final, NamedTuple, NewType
+from typing import Any, Final, NamedTuple, NewType
 
 WorkerId = NewType("WorkerId", str)
 """A worker's name: its group instance id (KIP-345), stable over retries, deferrals and restarts."""
@@ -187,8 +187,14 @@ class MalformedEmbeddedError(RemoteProtocolError):
     """Bytes that are no metadata or assignment of Connect's embedded protocol."""
 
 
+WriteTasks = Callable[[Tasks], Any]
+"""Gives a set of tasks as JSON: :func:`tasks_to_json`, unless the document has another form."""
+ReadTasks = Callable[[Any], Tasks]
+"""The inverse of it: :func:`tasks_from_json`, or that of the document."""
+
+
 def tasks_to_json(tasks: Iterable[TaskId]) -> list[list[str | int]]:
-    """Tasks as sorted ``[job, index]`` pairs, their form in every JSON document of this package."""
+    """Tasks as sorted ``[job, index]`` pairs: their form in all JSON of this package, apart from packed rounds."""
     return list(map(list, sorted(tasks)))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, Generic, TypeVar
 
-from airflow_provider.values.model import Tasks
+from airflow_provider.values.model import TaskId
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -41,7 +42,7 @@ class Recent(Generic[K, V]):
             self._put(key, known)
         return known[0]
 
-    def put(self, key: K, value: V, tasks: Tasks, size: int) -> None:
+    def put(self, key: K, value: V, tasks: Collection[TaskId], size: int) -> None:
         """Store a value, unless it alone would fill a half.
 
         :param tasks: those in it

@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
-from airflow_provider.assignment.model import Memory, Move, Round, shares_from_json
+from airflow_provider.assignment.model import Memory, Move, Round, shares_from_json, shares_to_json
 from airflow_provider.assignment.shares import Shares, merged
 from airflow_provider.values.model import (
     NO_TASKS,
+    ReadTasks,
     TaskId,
     Tasks,
     WorkerId,
+    WriteTasks,
     name_from_json,
     tasks_from_json,
     tasks_to_json,
@@ -193,34 +195,36 @@ class LearnerMemory:
         ends = (since_ms + limits.longest_ms for lessons in self.since_ms.values() for since_ms in lessons.values())
         return min((end_ms for end_ms in ends if end_ms > after_ms), default=None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
         """Without ``cooperative``, which is stored beside it."""
         return {
-            "learned": {worker: tasks_to_json(tasks) for worker, tasks in self.learned.items()},
-            "learned_before": {worker: tasks_to_json(tasks) for worker, tasks in self.learned_before.items()},
+            "learned": shares_to_json(self.learned, write),
+            "learned_before": shares_to_json(self.learned_before, write),
             "since_ms": {
                 worker: [[*task, since_ms] for task, since_ms in sorted(lessons.items())]
                 for worker, lessons in self.since_ms.items()
             },
-            "given_up": tasks_to_json(NO_TASKS.union(*self.given_up.values())),  # for an older release
-            "given_up_by": {worker: tasks_to_json(tasks) for worker, tasks in self.given_up.items()},
+            "given_up": write(NO_TASKS.union(*self.given_up.values())),  # for an older release
+            "given_up_by": shares_to_json(self.given_up, write),
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], cooperative: Memory) -> LearnerMemory:
+    def from_json(
+        cls, data: Mapping[str, Any], cooperative: Memory, read: ReadTasks = tasks_from_json
+    ) -> LearnerMemory:
         """The inverse of :meth:`to_json`.
 
         :raises AttributeError, KeyError, TypeError, ValueError: for anything else
         """
         return cls(
             cooperative=cooperative,
-            learned=shares_from_json(data["learned"]),
-            learned_before=shares_from_json(data["learned_before"]),
+            learned=shares_from_json(data["learned"], read),
+            learned_before=shares_from_json(data["learned_before"], read),
             since_ms={
                 WorkerId(name_from_json(worker)): dict(map(_lesson_from_json, lessons))
                 for worker, lessons in data["since_ms"].items()
             },
-            given_up=shares_from_json(data.get("given_up_by", {})),
+            given_up=shares_from_json(data.get("given_up_by", {}), read),
         )
 
 

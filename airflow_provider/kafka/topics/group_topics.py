@@ -22,7 +22,6 @@ from airflow_provider.state.records import (
     ControlRecord,
     JobDefinition,
     PlanRecord,
-    RebalanceEvent,
     Removal,
     TaskEvent,
     TaskStatus,
@@ -38,10 +37,12 @@ from airflow_provider.state.records import (
     worker_key,
 )
 from airflow_provider.state.records.jobs_topic.checkpoint_conf import without_effect
+from airflow_provider.state.records.round_records import EncodedRound, encoded_round, is_packed
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.leftovers import Leftovers, leftovers
 from airflow_provider.state.views.slots.scaling import Goal, ScaleDown, scale_down
+from airflow_provider.state.views.status_view import StatusRecord
 from airflow_provider.state.views.task_progress.retrying import retried_in_words, to_try_again
 from airflow_provider.values.model import TaskId
 
@@ -70,14 +71,6 @@ class Submission:
             *([retried_in_words(job, retried)] if retried else []),
             *([f"job {job}: {self.without_effect}"] if self.without_effect else []),
         ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedRound:
-    """The records of a completed round, as bytes: for the status topic, and for the timeline."""
-
-    status: bytes
-    event: bytes
 
 
 class GroupTopics(FollowedTopics):
@@ -288,11 +281,9 @@ class GroupTopics(FollowedTopics):
 
     async def encode_group(self, record: GroupRecord) -> EncodedRound:
         """Encode the records of a round; in a thread if it has many tasks."""
-
-        def encoded() -> EncodedRound:
-            return EncodedRound(status=encode(record.to_json()), event=encode(RebalanceEvent.of(record).to_json()))
-
-        return await off_loop(encoded, tasks=sum(map(len, record.assignment.values())))
+        packed = is_packed(record, self.status.workers)
+        tasks = sum(map(len, record.assignment.values()))
+        return await off_loop(lambda: encoded_round(record, packed=packed), tasks=tasks)
 
     async def publish_group(self, record: GroupRecord | EncodedRound) -> None:
         """Write a completed round to the status topic and to the timeline. Done by its leader."""
@@ -314,10 +305,15 @@ class GroupTopics(FollowedTopics):
         """
         await self.catch_up()
         overwritten = self.status.overwritten
-        await asyncio.gather(
-            *(self._put(self.names.status, key, record.to_json()) for key, record in overwritten.items())
-        )
+        await asyncio.gather(*(self._write_again(key, record) for key, record in overwritten.items()))
         return len(overwritten)
+
+    async def _write_again(self, key: str, record: StatusRecord) -> None:
+        if isinstance(record, GroupRecord):
+            encoded = await self.encode_group(record)
+            await self._write_all(NewRecord(self.names.status, key, encoded.status))
+        else:
+            await self._put(self.names.status, key, record.to_json())
 
     async def sweep(self, leads: Callable[[], bool]) -> int:
         """Delete records that are no longer needed. Done by the leader.

@@ -1,7 +1,8 @@
 """The value of a record as bytes: a JSON object with the version of its schema in ``"v"``.
 
 Readers ignore unknown fields, so a schema may gain fields without a new version. A higher version means that the
-meaning of a field has changed: such a record can't be read here, and the reader logs that.
+meaning of a field has changed: such a record can't be read here, and the reader logs that. Versions count for all kinds
+of records together. Each kind is written in the lowest one that says what it means.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ from airflow_provider.values.model import LARGEST_NUMBER
 T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 1
+PACKED_VERSION: Final = 2
+"""Of rounds whose tasks are in a table (:mod:`~airflow_provider.state.records.round_records`)."""
+NEWEST_VERSION: Final = PACKED_VERSION
+"""The highest one that is read here. A worker says so in its record."""
 LARGEST_VALUE: Final = 16 * 1024 * 1024
-"""The largest value in bytes, before compression, that is written or parsed. A group record of some hundred thousand
-tasks has that size. Brokers only limit the compressed size, and a kilobyte may become a megabyte.
+"""The largest value in bytes, before compression, that is written or parsed. A group record has that size with some
+hundred thousand tasks, or with some millions if it is packed. Brokers only limit the compressed size, and a kilobyte
+may become a megabyte.
 """
 LONGEST_TEXT: Final = 8_191
 """The longest name, url, key or message in characters: what the wire can certainly carry."""
@@ -59,6 +65,15 @@ def encode_step(data: dict[str, Any], *, free: tuple[str, ...]) -> bytes:
     return msgspec.json.encode({"v": SCHEMA_VERSION, **data, **given}, order="sorted")
 
 
+def encode_packed(data: Mapping[str, Any]) -> bytes:
+    """Encode the JSON form of a packed round, by ``msgspec`` because it is large. It has no values of users, in which
+    floats would have to be written as ``json`` does.
+
+    :raises ValueError: for what JSON can't carry
+    """
+    return msgspec.json.encode({"v": PACKED_VERSION, **data}, order="sorted")
+
+
 def decode(value: bytes) -> dict[str, Any]:
     """The inverse of :func:`encode`.
 
@@ -75,9 +90,9 @@ def decode(value: bytes) -> dict[str, Any]:
     version = data.get("v")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise UnreadableRecordError(f"no schema version in 'v': {short(version)}")
-    if version > SCHEMA_VERSION:
+    if version > NEWEST_VERSION:
         raise UnreadableRecordError(
-            f"schema version {version} is newer than {SCHEMA_VERSION}, the newest known here: upgrade this worker"
+            f"schema version {version} is newer than {NEWEST_VERSION}, the newest known here: upgrade this worker"
         )
     return data
 

@@ -17,6 +17,7 @@ from airflow_provider.state.records.plain import Plain
 from airflow_provider.state.records.status_topic.task_status import TaskStatus
 from airflow_provider.state.rounds.reading import group_record_from_json
 from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.values.model import WriteTasks, tasks_to_json
 
 _REBALANCE: Final = "rebalance"
 _TASK: Final = "task"
@@ -47,8 +48,8 @@ class RebalanceEvent:
     def of(cls, record: GroupRecord) -> RebalanceEvent:
         return cls(record=record.without_memory(), deadline_ms=record.deadline_ms, at_ms=record.at_ms)
 
-    def to_json(self) -> dict[str, Any]:
-        data = self.record.to_json()
+    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
+        data = self.record.to_json(write)
         data.pop("memory", None)
         return {**data, "type": _REBALANCE, "deadline_ms": self.deadline_ms, "at_ms": self.at_ms}
 

@@ -26,6 +26,7 @@ from airflow_provider.assignment.learners.model import LearnerMemory
 from airflow_provider.assignment.model import Memory, Move, shares_from_json
 from airflow_provider.assignment.policy import LONGEST_DELAY_MS, policy_from_json
 from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.task_sets import reader_of
 from airflow_provider.values.model import (
     HIGHEST_INDEX,
     NO_TASKS,
@@ -33,10 +34,13 @@ from airflow_provider.values.model import (
     Epoch,
     GenerationId,
     MemberId,
+    ReadTasks,
     SubProtocol,
     Tasks,
     WorkerId,
+    WriteTasks,
     name_from_json,
+    tasks_to_json,
     whole_from_json,
 )
 
@@ -104,23 +108,23 @@ class ClassicRecord(GroupRecord):
     def without_memory(self) -> ClassicRecord:
         return replace(self, memory=Memory(), learner_memory=None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
         return {
-            **super(ClassicRecord, self).to_json(),
+            **super(ClassicRecord, self).to_json(write),
             "generation": self.generation,
             "leader_member": self.leader_member,
             "protocol": self.protocol.value,
-            "memory": self._memory_to_json(),
-            "learner_memory": None if self.learner_memory is None else self.learner_memory.to_json(),
+            "memory": self._memory_to_json(write),
+            "learner_memory": None if self.learner_memory is None else self.learner_memory.to_json(write),
             **({"slots": dict(self.slots)} if self.slots else {}),
             **({} if self.bridged_since is None else {"bridged_since": self.bridged_since}),
         }
 
-    def _memory_to_json(self) -> dict[str, Any]:
+    def _memory_to_json(self, write: WriteTasks) -> dict[str, Any]:
         """Leave out the remembered assignment if it equals the assignment, as it does while no lost work waits."""
         if self.memory.assignment != self.assignment:
-            return self.memory.to_json()
-        return {**replace(self.memory, assignment={}).to_json(), "assignment": None}
+            return self.memory.to_json(write)
+        return {**replace(self.memory, assignment={}).to_json(write), "assignment": None}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ClassicRecord:
@@ -129,9 +133,11 @@ class ClassicRecord(GroupRecord):
         :raises ValueError: for anything else, naming what is missing or wrong
         """
         try:
-            assignment = shares_from_json(data["assignment"])
-            memory = _memory_from_json(data["memory"], assignment)
-            learners = None if (said := data.get("learner_memory")) is None else LearnerMemory.from_json(said, memory)
+            read = reader_of(data)
+            assignment = shares_from_json(data["assignment"], read)
+            memory = _memory_from_json(data["memory"], assignment, read)
+            said = data.get("learner_memory")
+            learners = None if said is None else LearnerMemory.from_json(said, memory, read)
             return cls(
                 epoch=_epoch_from_json(data["epoch"]),
                 generation=GenerationId(whole_from_json(data["generation"], "a generation", most=HIGHEST_INDEX)),
@@ -144,8 +150,8 @@ class ClassicRecord(GroupRecord):
                     for worker, member in data["members"].items()
                 },
                 assignment=assignment,
-                revoked=shares_from_json(data["revoked"]),
-                moves=tuple(Move.from_json(move) for move in data["moves"]),
+                revoked=shares_from_json(data["revoked"], read),
+                moves=tuple(Move.from_json(move, read) for move in data["moves"]),
                 delay_ms=whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
                 reason=_words_from_json(data["reason"], "a reason"),
                 step=_words_from_json(data.get("step", ""), "a step"),
@@ -160,9 +166,9 @@ class ClassicRecord(GroupRecord):
                 given_up={} if learners is None else learners.given_up,
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
                 unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),
-                learning=shares_from_json(data.get("learning", {})),
-                learned=shares_from_json(data.get("learned", {})),
-                lessons=tuple(Move.from_json(lesson) for lesson in data.get("lessons", ())),
+                learning=shares_from_json(data.get("learning", {}), read),
+                learned=shares_from_json(data.get("learned", {}), read),
+                lessons=tuple(Move.from_json(lesson, read) for lesson in data.get("lessons", ())),
                 leaving_soon=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("leaving", ())),
                 lost=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("lost", ())),
             )
@@ -181,10 +187,10 @@ def _words_from_json(words: object, what: str) -> str:
     return words[:_LONGEST_REASON]
 
 
-def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks]) -> Memory:
+def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks], read: ReadTasks) -> Memory:
     if data["assignment"] is not None:
-        return Memory.from_json(data)
-    return replace(Memory.from_json({**data, "assignment": {}}), assignment=assignment)
+        return Memory.from_json(data, read)
+    return replace(Memory.from_json({**data, "assignment": {}}, read), assignment=assignment)
 
 
 def newer(one: ClassicRecord | None, other: ClassicRecord | None) -> ClassicRecord | None:

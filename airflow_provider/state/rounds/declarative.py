@@ -14,13 +14,16 @@ from typing import Any, Final
 from airflow_provider.assignment.model import Move, shares_from_json, shares_to_json
 from airflow_provider.assignment.policy import LONGEST_DELAY_MS
 from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.task_sets import reader_of
 from airflow_provider.values.model import (
     ConfigOffset,
     Epoch,
     MemberId,
     Tasks,
     WorkerId,
+    WriteTasks,
     name_from_json,
+    tasks_to_json,
     whole_from_json,
 )
 from airflow_provider.values.saved import CONNECT
@@ -58,12 +61,12 @@ class DeclarativeRecord(GroupRecord):
     def without_memory(self) -> DeclarativeRecord:
         return self
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
         return {
             # Without arguments super() looks for the class that slots=True has replaced.
-            **super(DeclarativeRecord, self).to_json(),
+            **super(DeclarativeRecord, self).to_json(write),
             "protocol": CONNECT,
-            "waits": shares_to_json(self.waits),
+            "waits": shares_to_json(self.waits, write),
         }
 
     @classmethod
@@ -73,6 +76,7 @@ class DeclarativeRecord(GroupRecord):
         :raises ValueError: the data are not such a record. The message names what is missing or wrong
         """
         try:
+            read = reader_of(data)
             return cls(
                 epoch=Epoch(whole_from_json(data["epoch"], "an epoch")),
                 leader=WorkerId(name_from_json(data["leader"])),
@@ -81,13 +85,13 @@ class DeclarativeRecord(GroupRecord):
                     WorkerId(name_from_json(worker)): MemberId(name_from_json(member))
                     for worker, member in data["members"].items()
                 },
-                assignment=shares_from_json(data["assignment"]),
+                assignment=shares_from_json(data["assignment"], read),
                 revoked={},
-                moves=tuple(Move.from_json(move) for move in data["moves"]),
+                moves=tuple(Move.from_json(move, read) for move in data["moves"]),
                 delay_ms=whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
                 reason=_words_from_json(data["reason"]),
                 at_ms=whole_from_json(data["at_ms"], "a time"),
-                waits=shares_from_json(data["waits"]),
+                waits=shares_from_json(data["waits"], read),
                 lost=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("lost", ())),
                 asks_at_ms=whole_from_json(data["deadline_ms"], "a time"),
             )

@@ -13,7 +13,16 @@ from typing import Any, TypeVar
 
 from airflow_provider.assignment.model import Move, shares_to_json
 from airflow_provider.assignment.policy import Policy, policy_to_json
-from airflow_provider.values.model import NO_TASKS, ConfigOffset, Epoch, MemberId, Tasks, WorkerId
+from airflow_provider.values.model import (
+    NO_TASKS,
+    ConfigOffset,
+    Epoch,
+    MemberId,
+    Tasks,
+    WorkerId,
+    WriteTasks,
+    tasks_to_json,
+)
 
 Self = TypeVar("Self", bound="GroupRecord")
 
@@ -127,15 +136,19 @@ class GroupRecord(ABC):
         """Whether any worker has to stop something."""
         return any(self.revoked.values())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
+        """Plain data for JSON.
+
+        :param write: gives each set of tasks
+        """
         return {
             "epoch": self.epoch,
             "leader": self.leader,
             "config_offset": self.config_offset,
             "members": dict(self.members),
-            "assignment": shares_to_json(self.assignment),
-            "revoked": shares_to_json({worker: tasks for worker, tasks in self.revoked.items() if tasks}),
-            "moves": [move.to_json() for move in self.moves],
+            "assignment": shares_to_json(self.assignment, write),
+            "revoked": shares_to_json({worker: tasks for worker, tasks in self.revoked.items() if tasks}, write),
+            "moves": [move.to_json(write) for move in self.moves],
             "delay_ms": self.delay_ms,
             "deadline_ms": self.deadline_ms,
             "reason": self.reason,
@@ -143,9 +156,9 @@ class GroupRecord(ABC):
             "at_ms": self.at_ms,
             "policy": None if self.policy is None else policy_to_json(self.policy),
             "unchanged": self.unchanged,
-            "learning": shares_to_json(self.learning),
-            "learned": shares_to_json(self.learned),
-            "lessons": [lesson.to_json() for lesson in self.lessons],
+            "learning": shares_to_json(self.learning, write),
+            "learned": shares_to_json(self.learned, write),
+            "lessons": [lesson.to_json(write) for lesson in self.lessons],
             "leaving": sorted(self.leaving_soon),
             "lost": sorted(self.lost),
         }

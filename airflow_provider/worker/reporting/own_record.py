@@ -12,6 +12,7 @@ from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
+from airflow_provider.state.records.envelope import NEWEST_VERSION
 from airflow_provider.state.records.status_topic.awaited import Awaited
 from airflow_provider.state.records.times import time_in_words
 from airflow_provider.values.model import NO_TASKS, UNKNOWN_MEMBER_ID, Tasks
@@ -170,6 +171,7 @@ class OwnRecord:
             allowed=hands.allowed,
             time_zone=hands.time_zone,
             python_time_zone=hands.python_time_zone,
+            reads=NEWEST_VERSION,
         )
 
 

@@ -29,6 +29,7 @@ from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.state.records.envelope import NEWEST_VERSION
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.group_protocol.bridge import BRIDGE
@@ -149,6 +150,7 @@ class Bridge(GroupMember):
             owned=view.owned,
             member_id=view.member_id,
             at_ms=wall_ms(),
+            reads=NEWEST_VERSION,
         )
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.assignment.policy import LONGEST_DELAY_MS
-from airflow_provider.state.records.envelope import COUNT, TEXT, convert
+from airflow_provider.state.records.envelope import COUNT, SCHEMA_VERSION, TEXT, convert
 from airflow_provider.state.records.status_topic.awaited import Awaited, awaited_in
 from airflow_provider.values.model import (
     HIGHEST_INDEX,
@@ -97,6 +97,7 @@ class WorkerStatus:
     :param allowed: import prefixes of the code that it may import as jobs; None: it has not said
     :param time_zone: of the sessions of its tasks; empty: it has not said
     :param python_time_zone: of the process that runs its tasks; empty: it has not said
+    :param reads: the highest version of records that its membership reads
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -121,6 +122,7 @@ class WorkerStatus:
     allowed: tuple[Annotated[str, TEXT], ...] | None = None
     time_zone: Annotated[str, TEXT] = ""
     python_time_zone: Annotated[str, TEXT] = ""
+    reads: Annotated[int, COUNT] = SCHEMA_VERSION
 
     @property
     def drains(self) -> bool:
@@ -155,6 +157,7 @@ class WorkerStatus:
             **({"time_zone": self.time_zone} if self.time_zone else {}),
             **({"python_time_zone": self.python_time_zone} if self.python_time_zone else {}),
             **({"awaits": self.awaits.value} if self.awaits else {}),
+            **({} if self.reads == SCHEMA_VERSION else {"reads": self.reads}),
         }
 
     @classmethod

@@ -19,14 +19,18 @@ from airflow_provider.kafka.topics.errors import NoTopicError, TopicTimeoutError
 from airflow_provider.kafka.topics.followed import FollowedTopics
 from airflow_provider.state.operations.operations import OperationError
 from airflow_provider.state.records import (
+    GROUP_KEY,
     JobDefinition,
     PlanRecord,
     TaskState,
     TaskStatus,
     WorkerPhase,
     WorkerStatus,
+    decode,
     task_key,
 )
+from airflow_provider.state.records.envelope import NEWEST_VERSION, PACKED_VERSION
+from airflow_provider.state.records.round_records import PACKED_FROM
 from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 
@@ -72,6 +76,41 @@ async def test_what_has_landed_by_the_time_of_mending_is_read_before() -> None:
     await topics.publish_task(LATE)
     assert await topics.reassert() == 0
     assert topics.status.tasks[TASK] == FINISHED
+
+
+class Written(MemoryTopics):
+    """Remembers the versions in which rounds were written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions: list[int] = []
+
+    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
+        await super()._write(topic, key, value)
+        if key == GROUP_KEY and value is not None:
+            self.versions.append(decode(value)["v"])
+
+
+@pytest.mark.parametrize(("reads", "version"), [(NEWEST_VERSION, PACKED_VERSION), (1, 1)], ids=["new", "older"])
+async def test_a_large_round_is_packed_once_all_its_workers_have_a_release_that_reads_it(
+    reads: int, version: int
+) -> None:
+    topics = Written()
+    large = frozenset(TaskId("a", index) for index in range(PACKED_FROM))
+    round_ = record_of({WorkerId("w1"): large, WorkerId("w2"): frozenset()})
+    for worker, its in (("w1", NEWEST_VERSION), ("w2", reads)):
+        await topics.publish_worker(
+            WorkerStatus(worker=WorkerId(worker), state=WorkerPhase.STABLE, epoch=Epoch(4), slots=1, reads=its)
+        )
+    await topics.publish_group(round_)
+    assert topics.versions == [version, version], "in the status topic and in the timeline"
+    assert topics.status.group == round_
+    await topics.publish_group(record_of(epoch=4))
+    assert topics.status.overwritten == {GROUP_KEY: round_}
+    del topics.versions[:]
+    assert await topics.reassert() == 1
+    assert topics.versions == [version]
+    assert (topics.status.group, dict(topics.status.overwritten)) == (round_, {})
 
 
 JOB = JobDefinition(name="a", entry_point="m:f", run_key="r1")

@@ -213,7 +213,7 @@ def test_events_are_told_apart_and_carry_no_memory_of_the_leader() -> None:
         (b"{}", "no schema version"),
         (b'{"v": true}', "no schema version"),
         (b'{"v": "1"}', "no schema version"),
-        (b'{"v": 2}', "newer than 1"),
+        (b'{"v": 3}', "newer than 2"),
     ],
 )
 def test_a_value_that_is_no_record_is_unreadable(value: Any, message: str) -> None:

@@ -112,7 +112,7 @@ def test_a_snapshot_is_made_anew_only_after_a_change(jobs: Log[JobsView]) -> Non
     ("key", "value"),
     [
         (b"job:a", b"garbage"),
-        (b"job:a", b'{"v": 2}'),
+        (b"job:a", b'{"v": 3}'),
         (b"job:a", b'{"v": 1}'),
         (b"job:b", encode(JOB.to_json())),
         (b"job:a", encode({**JOB.to_json(), "max_tasks": 0})),

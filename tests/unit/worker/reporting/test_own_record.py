@@ -12,17 +12,22 @@ from worker_life import ME, MEMBER
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.state.records import WorkerPhase
+from airflow_provider.state.records.envelope import PACKED_VERSION
 from airflow_provider.values.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch
 from airflow_provider.worker.reporting.journal import Journal
 from airflow_provider.worker.reporting.own_record import OwnRecord
 from airflow_provider.worker.settings import Until, WorkerSettings
 
 
+async def test_it_tells_leaders_that_the_worker_reads_packed_rounds() -> None:
+    topics = MemoryTopics()
+    await _own_record(topics, _hands()).write_until_stored()
+    assert topics.status.workers[ME].reads == PACKED_VERSION
+
+
 async def test_it_is_written_again_once_if_tasks_wait_until_it_is_read_back() -> None:
     topics, hands = MemoryTopics(), _hands()
-    settings = WorkerSettings(member=MEMBER, until=Until.FOREVER)
-    view: Any = SimpleNamespace(epoch=Epoch(1), owned=NO_TASKS, member_id=UNKNOWN_MEMBER_ID)
-    record = OwnRecord(settings, topics, Journal(ME), view=lambda: view, hands=lambda: hands)
+    record = _own_record(topics, hands)
     record.phase = WorkerPhase.STABLE
     await record.write_until_stored()
 
@@ -41,6 +46,12 @@ async def test_it_is_written_again_once_if_tasks_wait_until_it_is_read_back() ->
     record.write_news()
     await asyncio.sleep(0.01)
     assert written_ms() == again_ms
+
+
+def _own_record(topics: MemoryTopics, hands: Any) -> OwnRecord:
+    settings = WorkerSettings(member=MEMBER, until=Until.FOREVER)
+    view: Any = SimpleNamespace(epoch=Epoch(1), owned=NO_TASKS, member_id=UNKNOWN_MEMBER_ID)
+    return OwnRecord(settings, topics, Journal(ME), view=lambda: view, hands=lambda: hands)
 
 
 def _hands() -> Any:
