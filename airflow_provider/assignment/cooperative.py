@@ -12,7 +12,7 @@ Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in 
    before revoked too, it does so only after a delay, which grows with each such round (module ``pace``). Under the
    policy ``Incremental``, which Connect does not have, a round stops a limited number of tasks, and the delay is a
    fixed interval.
-7. Created work, and lost work that has waited long enough, goes to the workers that have the least (module ``dealing``).
+7. Created work, and lost work that has waited long enough, goes to the workers that have the least (``dealing``).
 8. A leader without memory counts nothing as lost, so it delays nothing.
 
 In each round, the numbers of tasks and of planners per worker and the delays are the same as Connect's, but for these
