@@ -313,8 +313,8 @@ class SparkGroupHook(GroupAccess):
         return self.look_now(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
-        """The streams on Spark Connect servers that no worker of the group watches. The streams of a killed worker only
-        count when the group, or if it was the last one its coordinator, has noticed its loss.
+        """The streams on Spark Connect servers, and the drivers on clusters, that no worker of the group watches. Those
+        of a lost worker only count when the group, or if it was the last one its coordinator, has noticed its loss.
 
         :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
@@ -322,11 +322,11 @@ class SparkGroupHook(GroupAccess):
         return self._look_for_certain(group, lambda jobs, status: list(orphans(jobs, status))) or []
 
     def end_orphans(self, group: str, allowed_spark_servers: Iterable[str] = ()) -> dict[str, str]:
-        """Let their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
-        handles.
+        """Let their servers end the streams that :meth:`orphans` lists, and kill the drivers on the cluster that is
+        configured here. The tokens come from the connections in the streams' handles.
 
         :param allowed_spark_servers: URLs of the servers that may be called: handles come from a topic
-        :returns: by task, why the stream may not have ended; empty: it has ended
+        :returns: by task, why it may not have ended; empty: it has ended
         :raises TransportError: if no broker answers
         :raises TopicError: if that can't be written
         """

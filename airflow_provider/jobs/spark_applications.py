@@ -30,7 +30,9 @@ from airflow_provider.jobs.order import tasks_in_order
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications, ApplicationNotAllowedError
 from airflow_provider.spark.submit.application import Application, run_application, settings_known
-from airflow_provider.spark.submit.detached import Cluster, Watch
+from airflow_provider.spark.submit.clusters import KINDS
+from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState, Watch
+from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.spark.submit.kubernetes import MASTER, kubernetes_here
 from airflow_provider.spark.submit.output import ApplicationError, Output
 from airflow_provider.spark.submit.yarn import yarn_here
@@ -58,8 +60,9 @@ class SparkApplications(SparkJob):
     A task runs its applications one after the other, each to its end. With ``deploy_mode: client`` the driver is a
     child process of the worker; an exit code other than 0 is a failure. With ``cluster`` it runs on YARN or Kubernetes,
     is submitted once, and goes on if the worker ends; the next one adopts it, and it is killed if the task is not to go
-    on. A task's result has ``applications`` (their names) and ``seconds``. It may run again, as all tasks, and begins
-    with its first application. So submit what may run twice.
+    on. When nothing but a driver on YARN is left, the worker needs no process for the task. A task's result has
+    ``applications`` (their names) and ``seconds``. It may run again, as all tasks, and begins with its first
+    application. So submit what may run twice.
     """
 
     config_schema = SparkApplicationsConfig
@@ -73,20 +76,29 @@ class SparkApplications(SparkJob):
             for together in tasks_in_order(job.name, "applications", before)
         ]
 
-    def run(self, spark: SparkSession | None, task: TaskContext) -> dict[str, Any]:  # noqa: ARG002 - it has none
-        begun = time.monotonic()
+    def run(self, spark: SparkSession | None, task: TaskContext) -> Any:  # noqa: ARG002 - it has none
+        begun, begun_ms = time.monotonic(), round(time.time() * 1000)
         applications = task.config["applications"]
         for each in applications:  # all, before the first one is submitted
             check_allowed(each, task.applications)
             _check_there(each)
+        names = [each["name"] for each in applications]
         for each in applications:
             task.fence()
-            run = _run_on_cluster if is_detached(each) else _run_here
-            run(each, _application(each, task.applications.time_zone), task)
-        return {
-            "applications": [each["name"] for each in applications],
-            "seconds": round(time.monotonic() - begun, 3),
-        }
+            application = _application(each, task.applications.time_zone)
+            if not is_detached(each):
+                _run_here(each, application, task)
+                continue
+            leaves = task.applications.detach and each is applications[-1] and each["master"] in KINDS
+            driver = _run_on_cluster(each, application, task, leaves=leaves)
+            if driver.state is DriverState.RUNS:
+                return DriverHandle(
+                    cluster=each["master"],
+                    tag=tag_of(each, task),
+                    since_ms=min(begun_ms, driver.submitted_ms),  # if it is adopted, it began before this process
+                    result={"applications": names},
+                )
+        return {"applications": names, "seconds": round(time.monotonic() - begun, 3)}
 
 
 def check_allowed(config: Mapping[str, Any], allowed: AllowedApplications) -> None:
@@ -141,8 +153,10 @@ def _run_here(config: Mapping[str, Any], application: Application, task: TaskCon
         raise ApplicationError(config["name"], code, output.last())
 
 
-def _run_on_cluster(config: Mapping[str, Any], application: Application, task: TaskContext) -> None:
-    """:raises DriverError: if it fails"""
+def _run_on_cluster(config: Mapping[str, Any], application: Application, task: TaskContext, *, leaves: bool) -> Driver:
+    """:param leaves: whether to return when it runs, and not when it has succeeded
+    :raises DriverError: if it fails
+    """
     cluster = cluster_of(application)
     tag = tag_of(config, task)
 
@@ -152,7 +166,11 @@ def _run_on_cluster(config: Mapping[str, Any], application: Application, task: T
 
     watch = Watch(cluster, tag, submit, task.fence, task.wait)
     try:
-        watch.run()
+        driver = watch.begin()
+        if not leaves or driver.state is not DriverState.RUNS:
+            return watch.follow(driver)
+        task.fence()
+        return driver
     except FencedError:
         if task.stopping and not task.moves:
             watch.end()

@@ -86,6 +86,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deferred", "Incremental", "Learners", "Membership", "SparkWorkerOperator"]
 
+_WITHOUT_TRIGGERER_S: Final = 600.0
+"""How long a process watches at least what its triggerer could not watch, before the triggerer tries again."""
 _SAME_NAME: Final = (
     "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1 (a backfill has"
     " its own), or put the run's id into the parameter group"
@@ -125,8 +127,8 @@ class SparkWorkerOperator(GroupTask):
         server's token
     :param allowed_spark_servers: URLs of Spark Connect servers, besides its own, that this worker may call to end
         streams of the group that have run there
-    :param detach: with a Spark Connect server: streams keep running there without this task's process, which is needed
-        only to start them; see ``docs/detached.md``
+    :param detach: streams on a Spark Connect server, and applications whose driver runs on a cluster, keep running
+        without this task's process, which is needed only to start them; see ``docs/detached.md``
     :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
@@ -238,6 +240,7 @@ class SparkWorkerOperator(GroupTask):
         self._lineage = UNTOLD
         self._run: WorkerRun | None = None
         self._killed = False
+        self._least_linger_s = 0.0
         self._check()
 
     # ---- parameters
@@ -332,7 +335,7 @@ class SparkWorkerOperator(GroupTask):
             spark_conf=spark_conf if is_connect(spark.master) else with_lineage(spark_conf, context),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
             progress_s=milliseconds("progress_interval", self.progress_interval, least_ms=1_000) / 1000,
-            linger_s=milliseconds("linger", self.linger) / 1000,
+            linger_s=max(milliseconds("linger", self.linger) / 1000, self._least_linger_s),
         )
 
     def _spark(self) -> SparkAddress:
@@ -358,6 +361,9 @@ class SparkWorkerOperator(GroupTask):
         check_saved(event, "event of a WorkerTrigger")
         ending = Ending(event["ending"])
         then = what_next(Process.TASK, ending, self._found(spec, ending))
+        if lacks := event.get("lacks"):
+            self.log.warning("The triggerer can't watch what runs for this worker, so this process does: %s", lacks)
+            self._least_linger_s = _WITHOUT_TRIGGERER_S
         if then is Next.GO_ON:
             self.log.info("Worker %s continues in this process, from epoch %s", event["worker"], event["epoch"])
             return self._work(context, spec, story, tries, saved=event["saved"])
@@ -399,7 +405,7 @@ class SparkWorkerOperator(GroupTask):
             self.defer(
                 trigger=WorkerTrigger(
                     kafka_conn_id=self.kafka_conn_id,
-                    plan=watching(spec, equipment).to_json(),
+                    plan=watching(spec, equipment, result.status).to_json(),
                     saved=outcome.saved or {},
                     story=result.story.deferred().to_json(),
                     deferred_at_ms=wall_ms(),

@@ -21,10 +21,11 @@ _ADDRESSES: Final = SharedAnswers[SparkAddress](lambda conn_id: SparkConnectHook
 def tokens_by(server: str, conn_id: str | None) -> TokenOf:
     """The tokens for the queries of one worker.
 
-    :param server: the URL of its own server; its own connection is used there, whoever has started a query
+    :param server: the URL of its own server; its own connection is used there, whoever has started a query; empty: it
+        has none
     :param conn_id: the connection of its own server; empty: none is needed; None: unknown
     """
-    own = ConnectServer.parse(server)
+    own = ConnectServer.parse(server) if server else None
 
     async def token_of(handle: QueryHandle) -> str:
         if conn_id is not None and handle.server == own:

@@ -223,7 +223,8 @@ class WorkerTrigger(BaseTrigger):
             if then is Next.REOPEN:
                 self._held = outcome.saved
                 return None
-            return await self._event_of(outcome, then, await self._summary(outcome, worker.topics.status))
+            status = worker.topics.status
+            return await self._event_of(outcome, then, await self._summary(outcome, status), status)
 
     async def _summary(self, outcome: Outcome, status: StatusSnapshot) -> dict[str, Any]:
         """The summary of all tasks of the group; empty if the membership continues."""
@@ -309,7 +310,11 @@ class WorkerTrigger(BaseTrigger):
     def _last_said(self, topics: GroupTopics) -> WorkerStatus | None:
         return topics.status.workers.get(self.spec.member.worker)
 
-    async def _event_of(self, outcome: Outcome, then: Next, summary: Mapping[str, Any]) -> TriggerEvent:
+    async def _event_of(
+        self, outcome: Outcome, then: Next, summary: Mapping[str, Any], status: StatusSnapshot
+    ) -> TriggerEvent:
+        from airflow_provider.worker.hands.watching_hands import what_it_lacks
+
         log.info("Worker %s: %s at epoch %s", self.spec.member.worker, outcome.ending.value, outcome.epoch)
         if then is Next.SUCCEED:
             if self.push_summary and self.task_instance is not None:
@@ -323,6 +328,7 @@ class WorkerTrigger(BaseTrigger):
                 "epoch": outcome.epoch,
                 "ending": outcome.ending.value,
                 "error": storable(outcome.error),
+                "lacks": storable(what_it_lacks(status, self.spec.member.worker)),
                 "saved": None if outcome.saved is None else storable_state(outcome.saved),
                 "story": storable_state(self._story.to_json()),
                 "summary": dict(summary),

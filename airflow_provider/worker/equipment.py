@@ -31,7 +31,7 @@ class Equipment:
     :param spark_token: for a Spark Connect server; empty: none
     :param spark_conn_id: the Airflow connection by which others reach that server; empty: they need none
     :param allowed_servers: other servers on which the group's streams may have run
-    :param detach: whether streams on a Spark Connect server are detached
+    :param detach: whether streams on a Spark Connect server are detached, and drivers on a cluster
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param progress_s: the least time between two progress reports of a task, in seconds
     :param linger_s: hand the membership over when there was nothing to run for this long, in seconds

@@ -1,4 +1,4 @@
-"""An application on a real YARN, submitted by a worker in a real Airflow."""
+"""Applications on a real YARN, submitted by a worker in a real Airflow, and watched by its triggerer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from airflow_group import Group
 from real_yarn import RealYarn
 from waiting import wait_until
 
+from airflow_provider.cli.main import main
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.values.model import TaskId
@@ -21,7 +22,7 @@ from demo.airflow import LocalAirflow
 
 pytestmark = pytest.mark.thorough
 
-TASK = TaskId("nightly", 0)
+NIGHTLY, HOURLY = TaskId("nightly", 0), TaskId("hourly", 0)
 DRIVER = """
 import os, sys, time
 from pathlib import Path
@@ -35,12 +36,9 @@ while not (folder / "go").exists():
 """
 
 
-def test_it_survives_triggerer_scheduler_and_worker_and_is_submitted_once(
+def test_drivers_need_no_process_of_airflow_survive_it_are_submitted_once_and_are_killed_by_the_triggerer(
     start_airflow: Callable[..., LocalAirflow], broker: LocalBroker, tmp_path: Path
 ) -> None:
-    """With the scheduler, all running tasks end. Airflow tries them again, by default when it looks for them after 5
-    minutes.
-    """
     (tmp_path / "etl.py").write_text(DRIVER)
     extra = {"bootstrap.servers": broker.bootstrap_servers}
     with RealYarn() as yarn:
@@ -55,42 +53,55 @@ def test_it_survives_triggerer_scheduler_and_worker_and_is_submitted_once(
         )
         with closing(Group(airflow, broker.bootstrap_servers)) as group:
             run = group.start("on_yarn")
-            group.submit(
-                TASK.job,
-                tasks=1,
-                entry_point="airflow_provider.jobs.spark_applications:SparkApplications",
-                kind=TaskKind.BATCH,
-                application=f"{tmp_path}/etl.py",
-                args=[str(tmp_path)],
-                master="yarn",
-                deploy_mode="cluster",
-                properties_file=str(yarn.properties),
-            )
-            begun = tmp_path / "driver"
-            driver = psutil.Process(int(wait_until(lambda: begun.read_text() if begun.exists() else None)))
+            nightly = submitted(group, yarn, tmp_path, NIGHTLY)
+            group.deferred("on_yarn", run, "w1")
+            assert nightly.is_running()
 
             airflow.kill_triggerer()
             airflow.start_triggerer()
             airflow.kill_scheduler()
             airflow.start_scheduler()
-            runs(group, attempt=2)
-            os.kill(group.api.running_pid(group.api.task_instance("on_yarn", run, "w1")), 9)
-            runs(group, attempt=3)
-            assert driver.is_running()
+            deferred = group.deferred("on_yarn", run, "w1")
+            assert nightly.is_running()
 
-            (tmp_path / "go").touch()
-            seen = group.wait_for(lambda seen: seen.status.tasks[TASK].state is TaskState.FINISHED, "it has succeeded")
-            assert (seen.status.tasks[TASK].attempt, seen.status.tasks[TASK].failures) == (3, 0)
+            (tmp_path / NIGHTLY.job / "go").touch()
+            seen = group.wait_for(
+                lambda seen: seen.status.tasks[NIGHTLY].state is TaskState.FINISHED, "it has succeeded"
+            )
+            done = seen.status.tasks[NIGHTLY]
+            assert isinstance(done.result, dict)
+            assert done.result["applications"] == ["etl"]
+            assert (done.attempt, done.failures) == (1, 0)
             assert [app["finalStatus"] for app in yarn.applications()] == ["SUCCEEDED"], "it was submitted once"
+            after = group.deferred("on_yarn", run, "w1")
+            assert after.trigger_id == deferred.trigger_id, "no process was needed for its end"
+
+            hourly = submitted(group, yarn, tmp_path, HOURLY)
+            deferred = group.deferred("on_yarn", run, "w1")
+            assert main(["jobs", "stop", group.name, HOURLY.job, "--bootstrap-servers", broker.bootstrap_servers]) == 0
+            group.wait_for(lambda seen: seen.status.tasks[HOURLY].state is TaskState.STOPPED, "its task has stopped")
+            assert sorted(app["finalStatus"] for app in yarn.applications()) == ["KILLED", "SUCCEEDED"]
+            wait_until(lambda: not hourly.is_running())
+            after = group.deferred("on_yarn", run, "w1")
+            assert after.trigger_id == deferred.trigger_id, "the triggerer has killed it"
             group.stop_workers()
             group.api.wait_for_run("on_yarn", run)
 
 
-def runs(group: Group, *, attempt: int) -> None:
-    group.wait_for(
-        lambda seen: (
-            TASK in seen.status.tasks
-            and (seen.status.tasks[TASK].state, seen.status.tasks[TASK].attempt) == (TaskState.RUNNING, attempt)
-        ),
-        f"it runs, as attempt {attempt}",
+def submitted(group: Group, yarn: RealYarn, folder: Path, task: TaskId) -> psutil.Process:
+    """The driver of a job, which waits in a folder of its own."""
+    own = folder / task.job
+    own.mkdir()
+    group.submit(
+        task.job,
+        tasks=1,
+        entry_point="airflow_provider.jobs.spark_applications:SparkApplications",
+        kind=TaskKind.BATCH,
+        application=f"{folder}/etl.py",
+        args=[str(own)],
+        master="yarn",
+        deploy_mode="cluster",
+        properties_file=str(yarn.properties),
     )
+    begun = own / "driver"
+    return psutil.Process(int(wait_until(lambda: begun.read_text() if begun.exists() else None)))

@@ -18,12 +18,13 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import TOKEN_ENV, AllowedServers, ConnectServer, ConnectUrlError
+from airflow_provider.spark.runners.watches import handle_of
 from airflow_provider.state.views.orphans import Orphan, orphans, watcher_of
 from airflow_provider.worker.hands import end_orphan_queries as ending
 from airflow_provider.worker.hands.servers import Servers, TokenOf
 
 _ALLOW: Final = "--allow-spark-server"
-_MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"
+_MEANING: Final = "list the streams on Spark Connect servers, and the drivers on clusters, that no worker watches"
 _MORE: Final = "Exit status: 0 none is left; 1 some may still be running, or there is no such group; 2 not possible."
 
 
@@ -131,7 +132,7 @@ def _nothing(group: str) -> str:
 
 def _server(orphan: Orphan) -> str:
     try:
-        return str(QueryHandle.from_json(orphan.status.handle).server)
+        return str(handle_of(orphan.status.handle).server)
     except ValueError as wrong:
         return str(wrong)
 

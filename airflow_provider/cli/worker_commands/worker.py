@@ -143,8 +143,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--detach",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="on a Spark Connect server, streams keep running without this process, and another worker adopts them"
-        " (default: --detach)",
+        help="streams on a Spark Connect server, and applications whose driver runs on a cluster, keep running without"
+        " this process, and another worker adopts them (default: --detach)",
     )
     add_conf_option(parser, SPARK, "Spark; with Spark Connect, of each session")
     parser.add_argument(

@@ -31,7 +31,7 @@ from airflow_provider.worker.settings import Until, WorkerSettings
 class WatchSpec:
     """How a worker's detached tasks are watched while its process is away.
 
-    :param server: the URL of its Spark Connect server
+    :param server: the URL of its Spark Connect server; empty: it has none
     :param conn_id: the connection for that; empty: none is needed; None: each query's handle says it
     :param progress_s: the least time between two progress reports of a task, in seconds
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
@@ -64,12 +64,17 @@ class WatchSpec:
         )
 
 
-def watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
-    """Add what a triggerer has to know to watch the worker's detached tasks."""
-    if equipment.runner == "noop" or not is_connect(equipment.spark_master):
+def watching(spec: WorkerSpec, equipment: Equipment, status: StatusSnapshot) -> WorkerSpec:
+    """Add what a triggerer has to know to watch the worker's detached tasks, if it may have any. Without a server these
+    are drivers on a cluster; if another worker's move here later, this one returns to a process first.
+
+    :param status: what the group's records say when its process ends
+    """
+    has_server = is_connect(equipment.spark_master)
+    if equipment.runner == "noop" or not (has_server or any(status.living())):
         return spec
     watches = WatchSpec(
-        server=equipment.spark_master,
+        server=equipment.spark_master if has_server else "",
         progress_s=equipment.progress_s,
         max_spark_deaths=equipment.max_spark_deaths,
         conn_id=equipment.spark_conn_id,

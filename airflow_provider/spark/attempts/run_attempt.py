@@ -61,6 +61,7 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.state.records.json_value import NotJsonError, to_small_json_value
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class TaskSession(Protocol):
         """
 
     def let_go_on(self, query: Any) -> bool:
-        """Detach this query, if it may outlive this process: :meth:`close` then leaves it alone.
+        """Detach this query or driver, if it may outlive this process: :meth:`close` then leaves it alone.
 
         :return: whether it is detached
         """
@@ -251,6 +252,8 @@ def _run(
 
 
 def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, value: Any, emit: OnEvent) -> Any:
+    if isinstance(value, DriverHandle) and (guard.moves or session.let_go_on(value)):
+        return None  # the task's next worker finds the driver; whoever stops the task otherwise has it killed
     left = session.left_running(value) if order.bounded else None
     if left is not None:
         raise UnboundedError(left)

@@ -36,6 +36,11 @@ class QueryHandle:
         """Whether it has the ids of the query and of its run."""
         return self.query_id is not None and self.run_id is not None
 
+    @property
+    def place(self) -> tuple[ConnectServer, str]:
+        """What is known of it before it is started."""
+        return self.server, self.session_id
+
     def to_json(self) -> dict[str, Any]:
         return {
             "server": self.server.url,

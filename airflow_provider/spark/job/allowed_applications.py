@@ -69,11 +69,13 @@ class AllowedApplications:
     :param parts: absolute folders, and URLs of folders (``s3a://lake/apps``), with all that is in them; masters other
         than ``local``; Maven coordinates; and main classes. In the last two, ``*`` stands for any text
     :param time_zone: of the sessions of those that have none of their own: that of the worker's tasks. Empty: unknown
+    :param detach: whether a driver on a cluster is left to whoever watches it, when nothing else is left to be done
     :raises ValueError: naming a part that is none of these
     """
 
     parts: tuple[str, ...] = ()
     time_zone: str = ""
+    detach: bool = False
 
     def __post_init__(self) -> None:
         for part in self.parts:

@@ -1,5 +1,5 @@
-"""Detached queries: they keep running without the process that started them. The worker that has their tasks adopts,
-watches and ends them.
+"""Detached queries, and drivers on a cluster: they keep running without the process that started them. The worker that
+has their tasks adopts, watches and ends them.
 """
 
 from __future__ import annotations
@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from airflow_provider.spark.attempts.blame import blame_for_query
+from airflow_provider.spark.attempts.blame import blame, blame_for_query
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.attempts.run_attempt import ended_by
 from airflow_provider.spark.connect.handle import QueryHandle
@@ -38,7 +39,11 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark.runners.watches import MakeWatch, SettingsOf, Watch, Watches
+from airflow_provider.spark.runners.driver_watch import DriverEnded
+from airflow_provider.spark.runners.watches import Handle, MakeWatch, SettingsOf, Watch, Watches, handle_of
+from airflow_provider.spark.submit.clusters import ClusterHere, cluster_here
+from airflow_provider.spark.submit.detached import DriverError
+from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import TaskId, Tasks
 
@@ -55,7 +60,7 @@ class _Watched:
     """:param losses: how often its server was known to have lost its queries when it was first watched here"""
 
     order: TaskOrder
-    handle: QueryHandle
+    handle: Handle
     losses: int
 
 
@@ -63,13 +68,16 @@ class DetachedQueries:
     """The detached queries of one worker's tasks. All methods belong to one event loop and never block it.
 
     A query has certainly ended when its server confirms that it has closed the session, or when the server was
-    restarted. Until then the query is assumed to be running, and the server is asked again.
+    restarted. Until then the query is assumed to be running, and the server is asked again. A driver on a cluster has
+    ended when its cluster says so; in all else it is treated as a query.
 
     :param on_event: called with the events of the tasks: exactly one last event for each, unless it is let go of
     :param own: this worker's own server, on which it adopts queries; None: it has none
     :param settings_of: how to use the server of a handle
     :param mask: removes secrets from error messages
     :param on_condition: called when :attr:`condition` has changed
+    :param cluster_of: gives the clusters that this process knows
+    :ivar lacks: why this process can't watch a driver that it has; another process may. Usually empty
     """
 
     def __init__(
@@ -79,6 +87,7 @@ class DetachedQueries:
         own: ConnectServer | None,
         settings_of: SettingsOf,
         make_watch: MakeWatch,
+        cluster_of: ClusterHere = cluster_here,
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
     ) -> None:
@@ -86,15 +95,17 @@ class DetachedQueries:
         self._own = own
         self._mask = mask
         self._on_condition = on_condition
-        self._watches = Watches(settings_of, make_watch, self._hear, self._silence_changed, mask)
+        self.lacks = ""
+        self._cluster_of = cluster_of
+        self._watches = Watches(settings_of, make_watch, cluster_of, self._hear, self._silence_changed, mask)
         self._tasks: dict[TaskId, _Watched] = {}
-        self._sessions: dict[str, TaskId] = {}
+        self._places: dict[object, TaskId] = {}
         self._steps: dict[TaskId, asyncio.Task[None]] = {}
         self._stops: set[asyncio.Task[None]] = set()
-        self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
+        self._ending: dict[Handle, asyncio.Task[None]] = {}
         self._doubted: set[TaskId] = set()
         self._losses = 0
-        self._refusals: dict[ConnectServer, str] = {}
+        self._refusals: dict[ConnectServer | str, str] = {}
 
     @property
     def condition(self) -> str:
@@ -140,7 +151,7 @@ class DetachedQueries:
         :param still: whether this is still so; called before each call to the server
         """
         try:
-            found = QueryHandle.from_json(handle)
+            found = handle_of(handle)
         except ValueError as wrong:
             log.warning("Can't end a query that has no owner: %s", self._why(wrong))
             return
@@ -169,7 +180,7 @@ class DetachedQueries:
             step.cancel()
         await asyncio.gather(*steps, return_exceptions=True)
         self._tasks.clear()
-        self._sessions.clear()
+        self._places.clear()
         await self._watches.close()
 
     # ---- one task
@@ -177,19 +188,26 @@ class DetachedQueries:
     def _follow(self, order: TaskOrder, handle: Any, *, tell: bool) -> None:
         self._forget(order.task)
         try:
-            watched = _Watched(order, QueryHandle.from_json(handle), self._losses)
+            watched = _Watched(order, handle_of(handle), self._losses)
         except ValueError as wrong:
             self._on_event(QueryUnreachable(order=order, why=self._why(wrong)))
             return
         self._keep(watched)
         self._end_no_more(watched.handle)
-        elsewhere = watched.handle.server != self._own
+        elsewhere = isinstance(watched.handle, QueryHandle) and watched.handle.server != self._own
+        self._look_for_cluster(watched.handle)
         self._step(watched, self._leave_for_good(watched) if elsewhere else self._find(watched, tell=tell))
 
-    def _end_no_more(self, handle: QueryHandle) -> None:
+    def _look_for_cluster(self, handle: Handle) -> None:
+        if isinstance(handle, DriverHandle):
+            try:
+                self._cluster_of(handle.cluster)
+            except Exception as unknown:  # noqa: BLE001 - of whatever kind the cluster is
+                self.lacks = self._why(unknown)
+
+    def _end_no_more(self, handle: Handle) -> None:
         """Stop ending the query: this worker has its task again."""
-        place = handle.server, handle.session_id
-        for ending in [each for each in self._ending if (each.server, each.session_id) == place]:
+        for ending in [each for each in self._ending if each.place == handle.place]:
             self._ending.pop(ending).cancel()
 
     async def _find(self, watched: _Watched, *, tell: bool) -> None:
@@ -197,11 +215,11 @@ class DetachedQueries:
         start any more.
         """
 
-        async def look() -> QueryHandle | None:
+        async def look() -> Handle | None:
             watch = await self._watches.of(watched.handle)
             if watched.handle.is_known:
                 return watched.handle
-            found = await watch.find(watched.handle)
+            found: Handle | None = await watch.find(watched.handle)
             if found is None:
                 await watch.stop(watched.handle, timeout_s=_STOP_S)
             return found
@@ -224,7 +242,7 @@ class DetachedQueries:
         await self._insist(watched, lambda: self._stop_there(watched.handle))
         self._say(watched, TaskStopped(order=watched.order, reason=reason))
 
-    async def _end(self, handle: QueryHandle, then: Callable[[], None], still: Callable[[], bool]) -> None:
+    async def _end(self, handle: Handle, then: Callable[[], None], still: Callable[[], bool]) -> None:
         def refused(why: str) -> None:
             """Say each reason of a server once, not for each query and each call."""
             if self._refusals.get(handle.server) != why:
@@ -241,7 +259,7 @@ class DetachedQueries:
         if still():
             then()
 
-    async def _insist(self, watched: _Watched, ask: Callable[[], Awaitable[QueryHandle | None]]) -> QueryHandle | None:
+    async def _insist(self, watched: _Watched, ask: Callable[[], Awaitable[Handle | None]]) -> Handle | None:
         """Ask until there is an answer. Report each reason for having none once."""
         said = ""
 
@@ -255,8 +273,8 @@ class DetachedQueries:
         return await self._until_answered(watched.handle, ask, refused)
 
     async def _until_answered(
-        self, handle: QueryHandle, ask: Callable[[], Awaitable[QueryHandle | None]], refused: Callable[[str], None]
-    ) -> QueryHandle | None:
+        self, handle: Handle, ask: Callable[[], Awaitable[Handle | None]], refused: Callable[[str], None]
+    ) -> Handle | None:
         """:param refused: called after each failed call, with the reason"""
         wait_s = _FIRST_WAIT_S
         while True:
@@ -269,7 +287,7 @@ class DetachedQueries:
             with contextlib.suppress(Exception):  # then the old settings are used again
                 await self._watches.look_again(handle)
 
-    async def _stop_there(self, handle: QueryHandle) -> None:
+    async def _stop_there(self, handle: Handle) -> None:
         await (await self._watches.of(handle)).stop(handle, timeout_s=_STOP_S)
 
     def _why(self, failed: Exception) -> str:
@@ -277,13 +295,15 @@ class DetachedQueries:
 
     # ---- events of the watches
 
-    def _hear(self, event: QueryEvent) -> None:
-        task = self._sessions.get(event.handle.session_id)
+    def _hear(self, event: QueryEvent | DriverEnded) -> None:
+        task = self._places.get(event.handle.place)
         if task is None:
             return
         watched = self._tasks[task]
         order = watched.order
-        if isinstance(event, QueryProgressed):
+        if isinstance(event, DriverEnded):
+            self._say(watched, self._last_of(event, order))
+        elif isinstance(event, QueryProgressed):
             self._on_event(TaskProgressed(order=order, progress=event.progress))
         elif isinstance(event, QueryLost):
             self._say(watched, SparkLost(order=order, spark=self._number_of_lost(watched), error=self._mask(event.why)))
@@ -293,6 +313,12 @@ class DetachedQueries:
             self._finish(watched, event)
         else:
             self._step(watched, self._fail(watched, event.error))
+
+    def _last_of(self, ended: DriverEnded, order: TaskOrder) -> LastEvent:
+        """Nothing else is to be done: a driver that has ended leaves nothing on its cluster."""
+        if ended.error:
+            return ended_by(blame(DriverError(ended.error), lambda error: error, self._mask), order)
+        return TaskFinished(order=order, result=ended.handle.result_at(round(time.time() * 1000)))
 
     def _silence_changed(self) -> None:
         self._on_event(ServersSilent(silent=self._watches.silent, detached=True))
@@ -330,13 +356,13 @@ class DetachedQueries:
 
     def _keep(self, watched: _Watched) -> None:
         self._tasks[watched.order.task] = watched
-        self._sessions[watched.handle.session_id] = watched.order.task
+        self._places[watched.handle.place] = watched.order.task
 
     def _drop(self, task: TaskId) -> _Watched | None:
         watched = self._tasks.pop(task, None)
         self._doubted.discard(task)
         if watched is not None:
-            self._sessions.pop(watched.handle.session_id, None)
+            self._places.pop(watched.handle.place, None)
         return watched
 
     def _say(self, watched: _Watched, event: RunnerEvent) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider.spark.job import TaskGuard
 from airflow_provider.spark.runners.attached_tasks.sessions import Spark
+from airflow_provider.spark.submit.driver_handle import DriverHandle
 
 
 class NoSessionError(Exception):
@@ -17,7 +18,9 @@ class NoSessionError(Exception):
 
 
 class NoSession:
-    """No session (an :class:`~airflow_provider.spark.runners.attached_tasks.sessions.AttachedSession`)."""
+    """No session (an :class:`~airflow_provider.spark.runners.attached_tasks.sessions.AttachedSession`). Such a task may
+    leave a driver to others, which it has submitted to a cluster.
+    """
 
     spark: Spark | None = None
     handle: Any = None
@@ -48,8 +51,11 @@ class NoSession:
 
     def count_at_the_end(self) -> None: ...
 
-    def let_go_on(self, _query: Any) -> bool:
-        return False
+    def let_go_on(self, query: Any) -> bool:
+        if not isinstance(query, DriverHandle):
+            return False
+        self.handle, self.left_open = query.to_json(), True
+        return True
 
     def give_up(self) -> None: ...
 

@@ -16,9 +16,9 @@ from typing import Final, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
-_LOOK_S: Final = 5.0
+LOOK_S: Final = 5.0
 _KILL_TRIES: Final = 10
-_KILL_PAUSE_S: Final = 0.5
+KILL_PAUSE_S: Final = 0.5
 
 T = TypeVar("T")
 
@@ -106,11 +106,26 @@ class Watch:
         :raises DriverError: if it fails, if somebody kills it, or if it can't be submitted
         :raises ClusterRefusesError: before anything is submitted
         """
+        return self.follow(self.begin())
+
+    def begin(self) -> Driver:
+        """The driver, after it was submitted if that was needed.
+
+        :raises DriverError: if it can't be submitted
+        :raises ClusterRefusesError: before anything is submitted
+        """
         driver = newest(self._ask(lambda: self._cluster.find(self._tag)))
         if driver is not None and driver.state is DriverState.RUNS:
             log.info("Driver %s runs already, and is watched from now on", driver.id)
         elif driver is None or driver.state is not DriverState.SUCCEEDED:
             driver = self._submitted(driver)
+        return driver
+
+    def follow(self, driver: Driver) -> Driver:
+        """Wait for this driver to succeed.
+
+        :raises DriverError: if it fails, or if somebody kills it
+        """
         page = why = ""
         while driver.state is DriverState.RUNS:
             if driver.page not in ("", page):
@@ -122,31 +137,25 @@ class Watch:
             self._pause()
             driver = self._look(driver)
         if driver.state is not DriverState.SUCCEEDED:
-            page, why = driver.page and f" ({driver.page})", driver.why and f": {driver.why}"
-            raise DriverError(f"driver {driver.id}{page} {driver.state.value}{why}")
+            raise DriverError(how_it_ended(driver))
         return driver
 
     def end(self) -> None:
         """Kill all drivers with the tag that run, and wait until they have ended: who has the work next would adopt
         them. It looks twice, as a submission may be under way. A warning names what is left.
         """
-        killed = set[str]()
+        told = set[str]()
         why, looked = "", False
         for _ in range(_KILL_TRIES):
             try:
-                running = [driver for driver in self._cluster.find(self._tag) if driver.state is DriverState.RUNS]
-                for driver in running:
-                    if driver.id not in killed:
-                        log.info("Driver %s is killed", driver.id)
-                        killed.add(driver.id)
-                    self._cluster.kill(driver.id)
+                running = kill_running(self._cluster, self._tag, told)
             except (ClusterRefusesError, ClusterSilentError) as silent:
                 why = str(silent)
             else:
                 if looked and not running:
                     return
-                why, looked = ", ".join(each.id for each in running), not running
-            time.sleep(_KILL_PAUSE_S)
+                why, looked = ", ".join(running), not running
+            time.sleep(KILL_PAUSE_S)
         log.warning("What runs with the tag %s could not be killed, and goes on: %s", self._tag, why)
 
     def _submitted(self, before: Driver | None) -> Driver:
@@ -178,8 +187,30 @@ class Watch:
             self._pause()
 
     def _pause(self) -> None:
-        self._wait(_LOOK_S)
+        self._wait(LOOK_S)
         self._check()
+
+
+def kill_running(cluster: Cluster, tag: str, told: set[str]) -> list[str]:
+    """Tell a cluster to end all drivers with a tag that run.
+
+    :param told: the ids of those for which the log has said so; others are added
+    :return: the ids of those that have run; nothing runs when there are none any more
+    :raises ClusterSilentError: if it does not answer
+    """
+    running = [driver.id for driver in cluster.find(tag) if driver.state is DriverState.RUNS]
+    for driver_id in running:
+        if driver_id not in told:
+            log.info("Driver %s is killed", driver_id)
+            told.add(driver_id)
+        cluster.kill(driver_id)
+    return running
+
+
+def how_it_ended(driver: Driver) -> str:
+    """That it has not succeeded, in words."""
+    page, why = driver.page and f" ({driver.page})", driver.why and f": {driver.why}"
+    return f"driver {driver.id}{page} {driver.state.value}{why}"
 
 
 def newest(drivers: Iterable[Driver]) -> Driver | None:

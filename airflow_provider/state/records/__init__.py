@@ -46,6 +46,7 @@ from airflow_provider.state.records.status_topic.task_status import (
     CheckpointClaim,
     TaskState,
     TaskStatus,
+    is_driver,
 )
 from airflow_provider.state.records.status_topic.worker_status import (
     FailedWarmUp,
@@ -108,6 +109,7 @@ __all__ = [
     "event_from_json",
     "halt_key",
     "halt_task_key",
+    "is_driver",
     "job_key",
     "levels_key",
     "parse_key",

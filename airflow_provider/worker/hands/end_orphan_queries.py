@@ -6,16 +6,19 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.attempts.failures import Mask
-from airflow_provider.spark.connect.handle import QueryHandle
-from airflow_provider.spark.connect.query_watch.watch_events import WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer
-from airflow_provider.spark.runners.watches import SettingsOf
+from airflow_provider.spark.runners.driver_watch import DriverWatch
+from airflow_provider.spark.runners.watches import Handle, SettingsOf, Watch, handle_of
+from airflow_provider.spark.submit.clusters import cluster_here
+from airflow_provider.spark.submit.driver_handle import DriverHandle
+from airflow_provider.state.records import is_driver
 from airflow_provider.state.views.orphans import Orphan
 
 log = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, settings_of: S
 
     :raises TopicError: if it can't be written
     """
-    of_servers: defaultdict[ConnectServer | None, list[Orphan]] = defaultdict(list)
+    of_servers: defaultdict[ConnectServer | str | None, list[Orphan]] = defaultdict(list)
     for orphan in orphans:
         of_servers[_server_of(orphan)].append(orphan)
     ended = await asyncio.gather(*(_end_there(each, topics, settings_of) for each in of_servers.values()))
@@ -42,7 +45,8 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, settings_of: S
 
 
 async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf, mask: Mask) -> None:
-    """End all detached queries of a group that has no workers. Those that may still be running are logged.
+    """End all detached queries of a group that has no workers, but no drivers. Those that may still be running are
+    logged.
 
     :param mask: removes secrets from what the log says of them
     :raises TopicError: if it can't be written
@@ -50,6 +54,7 @@ async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf, mas
     living = [
         Orphan(status=last, label=topics.jobs.label(last.task), why="no worker stays in the group")
         for last in topics.status.living()
+        if not is_driver(last.handle)
     ]
     for orphan, why in await end_all(living, topics, settings_of):
         if why:
@@ -84,24 +89,30 @@ async def _end(orphan: Orphan, topics: GroupTopics, settings_of: SettingsOf) -> 
     from airflow_provider.spark.connect.query_watch.watching import QueryWatch  # gRPC stands behind it
 
     try:
-        handle = QueryHandle.from_json(orphan.status.handle)
-        watch = QueryWatch(await settings_of(handle), _USER_AGENT, _hear)
-        try:
-            await watch.stop(handle, timeout_s=_STOP_S)
-        finally:
-            await watch.close()
+        handle = handle_of(orphan.status.handle)
+        if isinstance(handle, DriverHandle):
+            await _stop(DriverWatch(partial(cluster_here, handle.cluster), _hear), handle)
+        else:
+            await _stop(QueryWatch(await settings_of(handle), _USER_AGENT, _hear), handle)
     except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
         return str(failed) or type(failed).__name__
     await forget(orphan, topics)
     return ""
 
 
-def _server_of(orphan: Orphan) -> ConnectServer | None:
+async def _stop(watch: Watch, handle: Handle) -> None:
     try:
-        return QueryHandle.from_json(orphan.status.handle).server
+        await watch.stop(handle, timeout_s=_STOP_S)
+    finally:
+        await watch.close()
+
+
+def _server_of(orphan: Orphan) -> ConnectServer | str | None:
+    try:
+        return handle_of(orphan.status.handle).server
     except ValueError:
         return None
 
 
-def _hear(_news: WatchEvent) -> None:
+def _hear(_news: object) -> None:
     """No events come: nothing is watched."""

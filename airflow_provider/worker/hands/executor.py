@@ -284,6 +284,7 @@ class TaskExecutor:
     def _handle(self, event: events.Event) -> list[commands.Command]:
         """Let the machine handle an event. If it can't, tell the log how it got there."""
         now = now_ms()
+        self._execution.lacks = self._queries.lacks
         try:
             done = handle(self._execution, event, now_ms=now, wall_ms=wall_ms())
         except Exception:

@@ -117,7 +117,7 @@ class InThisProcess:
         equipment, member = self._equipment, settings.member
         if equipment.runner == "noop":
             return NoopRunner(tell)
-        applications = replace(equipment.applications, time_zone=_time_zone(equipment))
+        applications = replace(equipment.applications, time_zone=_time_zone(equipment), detach=equipment.detach)
         if is_connect(equipment.spark_master):
             return ConnectRunner(
                 tell,

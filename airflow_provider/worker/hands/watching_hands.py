@@ -1,4 +1,6 @@
-"""Hands for a worker with detached tasks, while it is held in a triggerer."""
+"""Hands for a worker with detached tasks, while it is held in a triggerer. If this does not know a cluster on which one
+of them runs, the worker goes back to a process, which may. So does one without a server that is to learn a task.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, Con
 from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark.runners.ready_at_once import ReadyAtOnce
-from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.spark.submit.clusters import cluster_here
+from airflow_provider.state.records import is_driver
+from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.port import Released
 from airflow_provider.worker.hands.servers import Servers, TokenOf
@@ -51,11 +56,22 @@ class NothingRuns:
         return NO_TASKS
 
 
+def what_it_lacks(status: StatusSnapshot, worker: WorkerId) -> str:
+    """Why this process can't watch a driver that a worker has; empty: it can."""
+    for last in status.living():
+        if last.worker == worker and is_driver(last.handle):
+            try:
+                cluster_here(str(last.handle.get("cluster")))
+            except Exception as unknown:  # noqa: BLE001 - of whatever kind the cluster is
+                return str(unknown)
+    return ""
+
+
 class WatchesInTriggerer:
     """A triggerer that starts nothing, and watches detached queries (:class:`~airflow_provider.worker.holding.Place`).
 
     :param pause_s: gives the time, from now, before which no process that runs tasks is to be started
-    :param server: the URL of the worker's Spark Connect server
+    :param server: the URL of the worker's Spark Connect server; empty: it has none
     :param token_of: gives the tokens for this server, and for allowed others on which its tasks may have run before
     :param allowed: these others
     :param tell_every_s: report a task's progress at most this often, in seconds
@@ -76,7 +92,7 @@ class WatchesInTriggerer:
         mask: Mask = nothing_secret,
     ) -> None:
         self._pause_s = pause_s
-        self._own = ConnectServer.parse(server)
+        self._own = ConnectServer.parse(server) if server else None
         self._servers = Servers(own=self._own, token_of=token_of, allowed=allowed)
         self._tell_every_s = tell_every_s
         self._max_spark_deaths = max_spark_deaths
@@ -99,7 +115,8 @@ class WatchesInTriggerer:
                     max_spark_deaths=self._max_spark_deaths,
                     mask=self._mask,
                     in_triggerer=True,
-                    server=self._own.url,
+                    warms_up=self._own is not None,
+                    server=self._own.url if self._own else "",
                 ),
                 group_id=member.group_id,
                 topics=topics,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.state.records import TaskState
+from airflow_provider.state.records import TaskState, is_driver
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks import orphan_queries
@@ -92,11 +92,15 @@ def _give_up_waiting(x: Execution, run: TaskRun) -> None:
 
 
 def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """An attached attempt is stopped. A detached one is left to the task's next worker, which adopts it."""
+    """An attached attempt is stopped. A detached one is left to the task's next worker, which adopts it; a driver also
+    if there is no other worker yet.
+    """
     run = x.runs[task]
     if not run.detached:
         _revoke(x, task)
         x.stop(task, RunState.STOPPING, event.reason)
+    elif is_driver(run.handle):
+        x.let_go(task)
     else:
         _leave_behind(x, task, event)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from airflow_provider.spark.runner import (
     QueryAdopted,
@@ -28,6 +28,7 @@ from airflow_provider.state.records import (
     TaskState,
     TaskStatus,
     WrittenAsset,
+    is_driver,
 )
 from airflow_provider.state.views.task_progress.replanning import in_known_order
 from airflow_provider.values.model import TaskId
@@ -108,17 +109,28 @@ def on_query_started(x: Execution, task: TaskId, _event: QueryStarted) -> None:
 
 
 def on_detached(x: Execution, task: TaskId, event: QueryDetached) -> None:
-    run = x.runs[task].streaming(x.now)
-    run = x.watch(replaced(run, handle=event.handle, detached=True, otherwise=event.otherwise))
+    run = x.watch(replaced(_watched(x, x.runs[task], event.handle), detached=True, otherwise=event.otherwise))
     if isinstance(event.otherwise, SparkLost):  # who ran there is known now, and not when its server answers again
         x.suspects.wait_after(x.runs, event.otherwise.spark, now_ms=x.now)
     x.write(x.keep(run), TaskState.RUNNING)
 
 
 def on_detached_stopping(x: Execution, task: TaskId, event: QueryDetached) -> None:
-    """It was told to stop meanwhile."""
+    """It was told to stop meanwhile. If it only moves, its driver goes on: it can't begin again where it was."""
     on_detached(x, task, event)
-    x.stop(task, x.runs[task].state, "it was told to stop")
+    run, work = x.runs[task], x.jobs.work_of(task)
+    if is_driver(event.handle) and run.revoked and run.state is RunState.STOPPING and work is not None:
+        x.let_go(task)  # if its work has changed, its next worker ends it
+    else:
+        x.stop(task, run.state, "it was told to stop")
+
+
+def _watched(x: Execution, run: TaskRun, handle: Any) -> TaskRun:
+    """With the handle by which it is watched: of a query, which is a stream, or of a driver, which says nothing of what
+    it does.
+    """
+    run = replaced(run, handle=handle)
+    return run if is_driver(handle) else run.streaming(x.now)
 
 
 # ---- earlier queries
@@ -129,7 +141,7 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     run = x.runs[task]
     goes_on = run.start(x.runs.share_of(run, slots=x.slots), alone=run.alone)
     claim = x.claims.of(run.work)
-    adopted = replaced(goes_on.streaming(x.now), handle=event.handle, detached=True, claim=claim, adopted_ms=x.now)
+    adopted = replaced(_watched(x, goes_on, event.handle), detached=True, claim=claim, adopted_ms=x.now)
     x.keep(adopted)
     x.idle_since_ms = x.now
     last = x.status.tasks.get(task)
@@ -141,7 +153,7 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
 
 def on_found(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     """The query that this worker has started, or may have started, is running."""
-    found = replaced(x.runs[task].streaming(x.now), handle=event.handle, otherwise=None)
+    found = replaced(_watched(x, x.runs[task], event.handle), otherwise=None)
     x.write(x.keep(found), TaskState.RUNNING)
 
 

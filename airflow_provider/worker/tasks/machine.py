@@ -232,7 +232,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(declared_gone.on_topics_stopping, _STOPPING, _GONE),
         TaskStarted: to(attempts.on_began, _STOPPING),
         QueryStarted: to(attempts.on_query_started, _STOPPING),
-        QueryDetached: to(attempts.on_detached_stopping, _STOPPING),
+        QueryDetached: to(attempts.on_detached_stopping, _STOPPING, _GONE),
         TaskProgressed: to(late, _STOPPING),
         TaskFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
         TaskFailed: to(attempts.on_stopped, _GONE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_provider.state.records import is_driver
 from airflow_provider.state.views.presence import has_said_that_it_leaves, present, stay
 from airflow_provider.worker.tasks.commands import EndOrphan
 from airflow_provider.worker.tasks.state import Execution
@@ -44,7 +45,7 @@ def end_all_unless_others_stay(x: Execution) -> None:
 
 
 def end_all(x: Execution) -> None:
-    """End all detached queries, except this worker's own."""
+    """End all detached queries, except this worker's own. Drivers that are still to run go on without a worker."""
     for last in x.status.living():
-        if last.task not in x.runs:
+        if last.task not in x.runs and not (is_driver(last.handle) and x.jobs.work_of(last.task) is not None):
             x.do(EndOrphan(status=last))

@@ -67,6 +67,7 @@ class ExecutionSettings:
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param mask: removes secrets from error messages
     :param in_triggerer: whether detached tasks are watched, and nothing is started
+    :param warms_up: whether tasks can be learned here
     :param server: the URL of the Spark Connect server on which it runs its tasks; empty: it has a Spark of its own, or
         none
     """
@@ -79,6 +80,7 @@ class ExecutionSettings:
     max_spark_deaths: int
     mask: Callable[[str], str]
     in_triggerer: bool = False
+    warms_up: bool = True
     server: str = ""
 
 
@@ -97,6 +99,7 @@ class Execution:
     :ivar looked_for_orphans: whether this process has looked for orphans
     :ivar leaves_for_good: whether this worker leaves and never comes back, and has not yet seen whether others stay
     :ivar unable: why no task can be started in this process; usually empty
+    :ivar lacks: why this process can't watch a driver that it has; usually empty
     :ivar blamed: why this worker is to blame for failures of its tasks, so that it starts no more; usually empty
     :ivar stopped_running: how many tasks, without planners, were running here when they were revoked
     """
@@ -109,7 +112,7 @@ class Execution:
         self.closed = False
         self.looked_for_orphans = False
         self.leaves_for_good = False
-        self.unable = self.blamed = ""
+        self.unable = self.blamed = self.lacks = ""
         self.evidence = Evidence(settings.worker)
         self.known_faults = KnownFaults()
         self.without_room = InARow()
@@ -141,7 +144,11 @@ class Execution:
 
     @property
     def _wants_to_go(self) -> bool:
-        """Not while a query is being ended: whoever takes over would think that it has ended by itself."""
+        """Not while a query is being ended: whoever takes over would think that it has ended by itself. But what a
+        triggerer can't watch or learn is left to a process in any case.
+        """
+        if (self.lacks and self.settings.in_triggerer) or (self.learners.tasks and not self.settings.warms_up):
+            return True
         if self.runs.ends_some:
             return False
         if not self.settings.in_triggerer:
@@ -383,7 +390,7 @@ class Execution:
     def may_warm_up(self) -> bool:
         """Not while a task is on trial: it would be blamed if the warm-up ended Spark."""
         on_trial = self.suspects.trial_ms(self.runs, now_ms=self.now) is not None
-        return self.may_begin and self.slots > 0 and not on_trial
+        return self.settings.warms_up and self.may_begin and self.slots > 0 and not on_trial
 
     def look_at_claims(self) -> Tasks:
         """Which tasks wait for a checkpoint. Sets a timer to look again while there are some."""

@@ -17,7 +17,8 @@ from airflow_provider.jobs.spark_applications import SparkApplications, tag_of
 from airflow_provider.spark.job import FencedError, JobContext, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications
 from airflow_provider.spark.job.planning import PlanError, make_plan
-from airflow_provider.spark.submit.detached import DriverError
+from airflow_provider.spark.submit.detached import Driver, DriverError, Watch
+from airflow_provider.spark.submit.driver_handle import DriverHandle
 
 APP = "application_1700000000000_0000"
 
@@ -43,6 +44,7 @@ class Group:
         root: str = "/tmp",
         run_key: str | None = "monday",
         fingerprint: str = "1a",
+        detach: bool = False,
         **more: Any,
     ) -> TaskContext:
         context = JobContext(name="nightly", config={**self.config, **more}, max_tasks=1)
@@ -56,12 +58,20 @@ class Group:
             fingerprint=fingerprint,
             checkpoint_location=f"{root}/group/nightly/0",
             guard=guard or Guard(),
-            applications=AllowedApplications((str(self.apps), "yarn")),
+            applications=AllowedApplications((str(self.apps), "yarn"), detach=detach),
         )
 
     def run(self, guard: Guard, **changes: Any) -> dict[str, Any]:
-        """By any of the workers."""
-        return SparkApplications().run(None, self.task(guard, **changes))
+        """By any of the workers, which stays with it."""
+        result = SparkApplications().run(None, self.task(guard, **changes))
+        assert isinstance(result, dict)
+        return result
+
+    def submit(self, guard: Guard | None = None, **changes: Any) -> DriverHandle:
+        """By any of the workers, which leaves the driver to whoever watches it."""
+        handle = SparkApplications().run(None, self.task(guard, detach=True, **changes))
+        assert isinstance(handle, DriverHandle)
+        return handle
 
     def succeeds(self) -> None:
         self.manager.ends[APP] = ("FINISHED", "SUCCEEDED")
@@ -127,6 +137,65 @@ def test_if_the_job_is_stopped_it_is_killed(group: Group) -> None:
     with pytest.raises(FencedError):
         group.run(guard)
     assert [app for app, _user in group.manager.kills] == [APP]
+
+
+# ---- left to whoever watches it
+
+
+def test_when_it_is_submitted_its_handle_is_all_that_is_needed(group: Group) -> None:
+    handle = group.submit()
+    (app,) = group.manager.apps()
+    assert (handle.cluster, handle.tag) == ("yarn", app["applicationTags"])
+    assert handle.result == {"applications": ["etl"]}
+    assert DriverHandle.from_json(handle.to_json()).to_json() == handle.to_json()
+
+
+def test_a_worker_that_is_killed_before_it_has_told_the_handle_has_submitted_it_all_the_same(group: Group) -> None:
+    first = group.submit()
+    second = group.submit()
+    assert first == second
+    assert len(group.manager.apps()) == 1
+    assert second.since_ms == group.manager.apps()[0]["startedTime"], "the time counts from the driver's start"
+
+
+def test_one_that_has_succeeded_meanwhile_leaves_nothing_to_watch(group: Group) -> None:
+    group.submit()
+    group.succeeds()
+    assert group.run(Guard(), detach=True)["applications"] == ["etl"]
+
+
+def test_one_that_has_failed_by_then_has_failed_at_once(group: Group) -> None:
+    group.manager.ends[APP] = ("FINISHED", "FAILED")
+    with pytest.raises(DriverError, match="failed: User application exited with status 1"):
+        group.submit()
+
+
+def test_of_several_only_the_last_is_left_to_others(group: Group) -> None:
+    several: Any = [{"name": "first"}, {"name": "second", "after": ["first"]}]
+    handle = group.submit(Guard(group.succeeds), applications=several)
+    assert handle.result == {"applications": ["first", "second"]}
+    assert handle.tag == group.manager.apps()[1]["applicationTags"]
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_if_the_task_is_stopped_while_it_is_submitted_it_is_killed_unless_it_only_moves(
+    group: Group, moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = Guard()
+    begin = Watch.begin
+
+    def stopped_then(watch: Watch) -> Driver:
+        driver = begin(watch)
+        guard.stop(moves=moves)
+        return driver
+
+    monkeypatch.setattr(Watch, "begin", stopped_then)
+    with pytest.raises(FencedError):
+        group.submit(guard)
+    assert [app for app, _user in group.manager.kills] == ([] if moves else [APP])
+
+
+# ---- which driver
 
 
 def test_a_driver_is_known_by_the_run_the_task_and_the_application(group: Group) -> None:

@@ -52,12 +52,14 @@ class Group:
             fingerprint="1a",
             checkpoint_location="/tmp/group/nightly/0",
             guard=guard or Guard(),
-            applications=AllowedApplications(parts),
+            applications=AllowedApplications(parts, detach=True),
         )
 
     def run(self, guard: Guard, **changes: Any) -> dict[str, Any]:
-        """By any of the workers."""
-        return SparkApplications().run(None, self.task(guard, **changes))
+        """By any of the workers, which stays with it: others would not know where it runs."""
+        result = SparkApplications().run(None, self.task(guard, **changes))
+        assert isinstance(result, dict)
+        return result
 
     @property
     def tag(self) -> str:

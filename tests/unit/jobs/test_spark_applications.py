@@ -220,7 +220,8 @@ class Worker:
             guard=guard or Guard(),
             applications=AllowedApplications(self.allowed, time_zone="Asia/Tokyo"),
         )
-        return SparkApplications().run(None, context)
+        result: dict[str, Any] = SparkApplications().run(None, context)
+        return result
 
 
 @pytest.fixture

@@ -235,9 +235,11 @@ class TaskStatus(Counted):
 
     @property
     def server(self) -> str:
-        """The Spark Connect server on which its detached query runs, or may run, for people; empty: it has none."""
+        """The Spark Connect server on which its detached query runs, or may run, or the kind of the cluster of its
+        driver, for people; empty: it has neither.
+        """
         detached = self.state.may_run and isinstance(self.handle, dict)
-        server = self.handle.get("server") if detached else None
+        server = self.handle.get("cluster" if is_driver(self.handle) else "server") if detached else None
         return server.partition("/;")[0] if isinstance(server, str) else ""
 
     def knows_of(self, before: TaskStatus) -> bool:
@@ -362,8 +364,15 @@ class TaskStatus(Counted):
         return status
 
 
+def is_driver(handle: Any) -> bool:
+    """Whether it is the handle of a driver on a cluster, and not of a query on a Spark Connect server."""
+    return isinstance(handle, dict) and "tag" in handle
+
+
 def _place(handle: Any) -> Any:
-    """The part of a handle that is known before the query starts."""
+    """The part of a handle that is known before the query starts; of a driver, what is common to its submissions."""
+    if is_driver(handle):
+        return handle.get("cluster"), handle["tag"]
     if isinstance(handle, dict) and "session_id" in handle:
         return handle.get("server"), handle["session_id"]
     return handle

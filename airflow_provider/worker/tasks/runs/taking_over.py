@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, TaskWork, is_driver
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.liveness import Liveness
@@ -65,7 +65,7 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
     :param attempt: its number from now on
     """
     ran_ms = max(0, wall_ms - last.started_at_ms) if last.started_at_ms is not None else 0
-    moved_ms = last.moved_ms
+    moved_ms = None if is_driver(last.handle) else last.moved_ms
     asked_since = run.read_to if last.read_to is None else min(run.read_to, last.read_to)
     return replaced(
         run,

@@ -11,13 +11,26 @@ import pytest
 from begun import begins_at_once
 from waiting import eventually
 
+from airflow_provider.spark.attempts.run_attempt import run_attempt
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, is_stateful
+from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job.planning import make_plan
-from airflow_provider.spark.runner import RunnerEvent, TaskFailed, TaskFinished, TaskOrder, TaskStarted, TaskStopped
+from airflow_provider.spark.runner import (
+    QueryDetached,
+    RunnerEvent,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
+from airflow_provider.spark.runners.no_session import NoSession
+from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.values.model import Epoch, TaskId
 
 TASK = TaskId("alone", 0)
+DRIVER = DriverHandle(cluster="yarn", tag="cospark-1", since_ms=0, result={})
 
 
 class Alone(SparkJob):
@@ -26,6 +39,8 @@ class Alone(SparkJob):
     def run(self, spark: Any, task: TaskContext) -> Any:
         if task.config.get("shares"):
             task.cached("prices", lambda: spark.range(1))
+        if task.config.get("submits"):
+            return DRIVER
         while task.config.get("waits") and not task.wait(0.01):
             pass
         return {"spark": spark, "lease": task.lease_left_s}
@@ -91,6 +106,37 @@ async def test_what_needs_a_session_says_that_there_is_none(runner: AttachedRunn
     assert isinstance(last, TaskFailed)
     assert "needs_session = False" in last.error
     await runner.close()
+
+
+async def test_what_it_has_submitted_goes_on_without_this_process(
+    runner: AttachedRunner, events: list[RunnerEvent]
+) -> None:
+    task = order(submits=True)
+    await runner.start(task)
+    last = await last_of(events, QueryDetached, TaskFailed, TaskFinished)
+    assert last == QueryDetached(order=task, handle=DRIVER.to_json())
+    assert runner.running == frozenset()
+    await runner.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "last"),
+    [("revoked", TaskStopped), ("its job is paused", QueryDetached)],
+    ids=["it moves, and the next worker finds it", "whoever stops it has it killed by its handle"],
+)
+def test_if_it_is_told_to_stop_right_after_it_has_submitted_it_depends_on_why(
+    reason: str, last: type[RunnerEvent]
+) -> None:
+    guard = AttemptGuard(EndlessLease())
+    guard.proceed()
+
+    class ToldThen(Alone):
+        def run(self, spark: Any, task: TaskContext) -> Any:
+            guard.stop(reason)
+            return DRIVER
+
+    told = run_attempt(order(), guard, NoSession(), [__name__], lambda _event: None, job=ToldThen())
+    assert type(told) is last
 
 
 def test_there_is_nothing_to_warm_up() -> None:

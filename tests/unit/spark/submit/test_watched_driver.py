@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
+from fake_cluster import TAG, FakeCluster
 
 from airflow_provider.spark.submit.detached import (
     ClusterRefusesError,
-    ClusterSilentError,
     Driver,
     DriverError,
     DriverState,
@@ -19,52 +19,20 @@ from airflow_provider.spark.submit.detached import (
     newest,
 )
 
-TAG = "cospark-1"
-
 
 class ToldToStop(Exception):  # noqa: N818 - as a fence has it, it is no error
     pass
 
 
-class FakeCluster:
+class SubmittedTo(FakeCluster):
     """Its drivers change while somebody waits."""
 
     def __init__(self, *drivers: Driver) -> None:
-        self.drivers = {driver.id: driver for driver in drivers}
+        super().__init__(*drivers)
         self.submitted = 0
-        self.killed: list[str] = []
-        self.silent = 0
-        self.refuses = 0
         self.then: list[Callable[[], None]] = []
         self.takes = True
         self.stops = False
-
-    def settings(self, tag: str) -> Mapping[str, str]:
-        return {"tag": tag}
-
-    def find(self, tag: str) -> list[Driver]:
-        assert tag == TAG
-        self._answers()
-        return [*self.drivers.values()]
-
-    def look(self, driver_id: str) -> Driver | None:
-        self._answers()
-        return self.drivers.get(driver_id)
-
-    def kill(self, driver_id: str) -> None:
-        self._answers()
-        self.killed.append(driver_id)
-        self.becomes(driver_id, DriverState.KILLED)
-
-    def _answers(self) -> None:
-        if self.refuses:
-            self.refuses -= 1
-            raise ClusterRefusesError("you may not know")
-        if self.silent:
-            self.silent -= 1
-            raise ClusterSilentError("nobody answers")
-
-    # ---- what the test and its watch do
 
     def watch(self) -> Watch:
         return Watch(self, TAG, self.submit, self.check, self.wait)
@@ -74,12 +42,6 @@ class FakeCluster:
         if self.takes:
             self.has(f"app_{len(self.drivers) + 1}", DriverState.RUNS)
         return 0 if self.takes else 1
-
-    def has(self, driver_id: str, state: DriverState, why: str = "") -> None:
-        self.drivers[driver_id] = Driver(id=driver_id, state=state, submitted_ms=len(self.drivers), why=why)
-
-    def becomes(self, driver_id: str, state: DriverState, why: str = "") -> None:
-        self.drivers[driver_id] = replace(self.drivers[driver_id], state=state, why=why)
 
     def check(self) -> None:
         if self.stops:
@@ -98,35 +60,35 @@ def driver(number: int, state: DriverState) -> Driver:
 
 
 def test_it_is_submitted_once_and_watched_to_its_end() -> None:
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
     cluster.then = [lambda: None, lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
     assert cluster.watch().run().id == "app_1"
     assert cluster.submitted == 1
 
 
 def test_one_that_runs_already_is_adopted() -> None:
-    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster = SubmittedTo(driver(1, DriverState.RUNS))
     cluster.then = [lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
     cluster.watch().run()
     assert cluster.submitted == 0
 
 
 def test_one_that_has_succeeded_while_nobody_watched_is_not_submitted_again() -> None:
-    cluster = FakeCluster(driver(1, DriverState.SUCCEEDED))
+    cluster = SubmittedTo(driver(1, DriverState.SUCCEEDED))
     cluster.watch().run()
     assert cluster.submitted == 0
 
 
 @pytest.mark.parametrize("state", [DriverState.FAILED, DriverState.KILLED])
 def test_one_that_has_failed_is_submitted_again_by_the_next_attempt(state: DriverState) -> None:
-    cluster = FakeCluster(driver(1, state))
+    cluster = SubmittedTo(driver(1, state))
     cluster.then = [lambda: cluster.becomes("app_2", DriverState.SUCCEEDED)]
     assert cluster.watch().run().id == "app_2"
 
 
 @pytest.mark.parametrize("state", [DriverState.FAILED, DriverState.KILLED])
 def test_its_failure_is_that_of_the_attempt_with_what_the_cluster_says(state: DriverState) -> None:
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
     cluster.then = [lambda: cluster.becomes("app_1", state, "no such day")]
     with pytest.raises(DriverError, match=f"driver app_1 {state.value}: no such day"):
         cluster.watch().run()
@@ -135,7 +97,7 @@ def test_its_failure_is_that_of_the_attempt_with_what_the_cluster_says(state: Dr
 def test_where_it_is_to_be_seen_is_in_the_log_as_soon_as_the_cluster_knows_it_and_in_its_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
 
     def starts() -> None:
         cluster.drivers["app_1"] = replace(cluster.drivers["app_1"], page="http://rm/app_1")
@@ -147,7 +109,7 @@ def test_where_it_is_to_be_seen_is_in_the_log_as_soon_as_the_cluster_knows_it_an
 
 
 def test_why_it_does_not_start_is_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
     waits = [partial(cluster.becomes, "app_1", DriverState.RUNS, why) for why in ("no room", "no room", "no image", "")]
     cluster.then = [*waits, lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
     with caplog.at_level(logging.INFO):
@@ -157,7 +119,7 @@ def test_why_it_does_not_start_is_in_the_log_once(caplog: pytest.LogCaptureFixtu
 
 
 def test_if_the_cluster_refuses_to_say_what_it_runs_nothing_is_submitted() -> None:
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
     cluster.refuses = 1
     with pytest.raises(ClusterRefusesError):
         cluster.watch().run()
@@ -165,7 +127,7 @@ def test_if_the_cluster_refuses_to_say_what_it_runs_nothing_is_submitted() -> No
 
 
 def test_its_end_asks_again_if_the_cluster_refuses_to_answer() -> None:
-    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster = SubmittedTo(driver(1, DriverState.RUNS))
     cluster.refuses = 1
     cluster.watch().end()
     assert cluster.killed == ["app_1"]
@@ -173,7 +135,7 @@ def test_its_end_asks_again_if_the_cluster_refuses_to_answer() -> None:
 
 def test_spark_submit_may_end_before_it_says_that_it_has_submitted() -> None:
     """The cluster decides, and not the exit code."""
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
     submit = cluster.submit
     cluster.then = [lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
     Watch(cluster, TAG, lambda: submit() or 143, cluster.check, cluster.wait).run()
@@ -181,14 +143,14 @@ def test_spark_submit_may_end_before_it_says_that_it_has_submitted() -> None:
 
 
 def test_if_the_cluster_has_no_new_driver_that_is_a_failure() -> None:
-    cluster = FakeCluster(driver(1, DriverState.FAILED))
+    cluster = SubmittedTo(driver(1, DriverState.FAILED))
     cluster.takes = False
     with pytest.raises(DriverError, match="exit code 1, and the cluster has no new driver"):
         cluster.watch().run()
 
 
 def test_while_the_cluster_is_silent_nothing_is_submitted_and_nothing_fails() -> None:
-    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster = SubmittedTo(driver(1, DriverState.RUNS))
     cluster.silent = 2
     cluster.then = [lambda: None, lambda: None, lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
     cluster.watch().run()
@@ -196,21 +158,21 @@ def test_while_the_cluster_is_silent_nothing_is_submitted_and_nothing_fails() ->
 
 
 def test_one_that_the_cluster_has_forgotten_has_failed() -> None:
-    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster = SubmittedTo(driver(1, DriverState.RUNS))
     cluster.then = [cluster.drivers.clear]
     with pytest.raises(DriverError, match="does not know driver app_1 any more"):
         cluster.watch().run()
 
 
 def test_what_it_said_last_of_one_that_it_has_forgotten_is_in_the_failure() -> None:
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
     cluster.then = [lambda: cluster.becomes("app_1", DriverState.RUNS, "it is evicted"), cluster.drivers.clear]
     with pytest.raises(DriverError, match="not know driver app_1 any more; what it said last: it is evicted"):
         cluster.watch().run()
 
 
 def test_whoever_may_not_go_on_leaves_it_running() -> None:
-    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster = SubmittedTo(driver(1, DriverState.RUNS))
     cluster.then = [cluster.stop]
     with pytest.raises(ToldToStop):
         cluster.watch().run()
@@ -218,7 +180,7 @@ def test_whoever_may_not_go_on_leaves_it_running() -> None:
 
 
 def test_nothing_is_submitted_by_whoever_may_not_go_on() -> None:
-    cluster = FakeCluster()
+    cluster = SubmittedTo()
     cluster.silent = 1
     cluster.then = [cluster.stop]
     with pytest.raises(ToldToStop):
@@ -227,7 +189,7 @@ def test_nothing_is_submitted_by_whoever_may_not_go_on() -> None:
 
 
 def test_its_end_kills_all_that_runs_also_if_the_cluster_does_not_answer_at_once() -> None:
-    cluster = FakeCluster(driver(1, DriverState.FAILED), driver(2, DriverState.RUNS))
+    cluster = SubmittedTo(driver(1, DriverState.FAILED), driver(2, DriverState.RUNS))
     cluster.silent = 1
     cluster.watch().end()
     assert cluster.killed == ["app_2"]
@@ -236,7 +198,7 @@ def test_its_end_kills_all_that_runs_also_if_the_cluster_does_not_answer_at_once
 def test_its_end_lasts_until_what_it_has_killed_has_ended() -> None:
     """Who has the work next would adopt it."""
 
-    class Slow(FakeCluster):
+    class Slow(SubmittedTo):
         looks = 0
 
         def kill(self, driver_id: str) -> None:
@@ -254,7 +216,7 @@ def test_its_end_lasts_until_what_it_has_killed_has_ended() -> None:
 
 
 def test_its_end_finds_what_was_being_submitted() -> None:
-    class Late(FakeCluster):
+    class Late(SubmittedTo):
         looks = 0
 
         def find(self, tag: str) -> list[Driver]:
@@ -269,7 +231,7 @@ def test_its_end_finds_what_was_being_submitted() -> None:
 
 
 def test_what_could_not_be_killed_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = FakeCluster(driver(1, DriverState.RUNS))
+    cluster = SubmittedTo(driver(1, DriverState.RUNS))
     cluster.silent = 100
     cluster.watch().end()
     assert f"What runs with the tag {TAG} could not be killed" in caplog.text

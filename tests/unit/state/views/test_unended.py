@@ -46,3 +46,11 @@ def test_who_has_been_overtaken_is_not_read() -> None:
     topic = Topic()
     topic.say(2, TaskState.RUNNING, handle=TWO)
     assert topic.say(1, TaskState.RUNNING, handle=ONE) is None
+
+
+def test_a_driver_that_the_next_attempt_has_adopted_by_its_tag_is_the_same() -> None:
+    topic = Topic()
+    driver = {"cluster": "yarn", "tag": "cospark-1", "since_ms": 1}
+    topic.say(1, TaskState.RUNNING, handle=driver)
+    assert topic.say(2, TaskState.RUNNING, attempt=2) == driver, "who has written this may not know of it"
+    assert topic.say(2, TaskState.RUNNING, attempt=2, handle={**driver, "since_ms": 7}) is None

@@ -57,6 +57,7 @@ class Script:
         linger_ms: int = 60_000,
         status: StatusSnapshot | None = None,
         in_triggerer: bool = False,
+        warms_up: bool = True,
         **definition: Any,
     ) -> None:
         self.now = 1_000
@@ -66,7 +67,11 @@ class Script:
         self.jobs = JobsSnapshot()
         self.status = status or StatusSnapshot()
         settings = execution_settings(
-            slots=slots, process="host/place/1/2", linger_ms=linger_ms, in_triggerer=in_triggerer
+            slots=slots,
+            process="host/place/1/2",
+            linger_ms=linger_ms,
+            in_triggerer=in_triggerer,
+            warms_up=warms_up,
         )
         self.execution = Execution(settings, self.jobs, self.status, now_ms=self.now)
         self.plan(*self.configs)

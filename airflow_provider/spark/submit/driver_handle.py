@@ -1,0 +1,62 @@
+"""The handle by which a driver that goes on without the process that has submitted it is watched.
+
+It is written to the status topic. It has no address: whoever watches asks the cluster of its own configuration, so a
+record can't send anybody elsewhere. And it has no id of the cluster, but the tag that goes with each submission: a
+record can't have anything killed that was not submitted by a worker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_TAG: Final = re.compile(r"cospark-[0-9a-z]{1,50}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverHandle:
+    """The driver of a task: a job returns this in place of its result, when nothing but the driver is left to wait for.
+
+    :param cluster: the kind of its cluster
+    :param tag: of all submissions of the same work
+    :param since_ms: when the work began (wall clock, milliseconds since 1970)
+    :param result: of the task if the driver succeeds, without the ``seconds`` that it took
+    """
+
+    cluster: str
+    tag: str
+    since_ms: int = field(compare=False)
+    result: Mapping[str, Any] = field(compare=False, repr=False)
+
+    is_known = True
+    """As it was submitted before there was a handle, it need not be searched for."""
+
+    @property
+    def server(self) -> str:
+        """Where it runs."""
+        return self.cluster
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.cluster, self.tag
+
+    def result_at(self, now_ms: int) -> dict[str, Any]:
+        """The result of the task whose driver has succeeded by now (wall clock, milliseconds since 1970)."""
+        return {**self.result, "seconds": round(max(0, now_ms - self.since_ms) / 1000, 3)}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cluster": self.cluster, "tag": self.tag, "since_ms": self.since_ms, "result": dict(self.result)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DriverHandle:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else
+        """
+        match data:
+            case {"cluster": str(cluster), "tag": str(tag), "since_ms": int(since_ms), "result": Mapping() as result}:
+                if _TAG.fullmatch(tag):
+                    return cls(cluster=cluster, tag=tag, since_ms=since_ms, result=result)
+        raise ValueError("not a handle of a driver")
