@@ -46,7 +46,7 @@ _structs: Final[list[Struct | PlainStruct]] = [
     *(record_type.key for record_type in RECORD_TYPES),
     *(record_type.value for record_type in RECORD_TYPES),
 ]
-STRUCTS: Final = {struct.name: struct for struct in _structs}
+STRUCTS: Final = {struct.make.__name__: struct for struct in _structs}
 
 _texts: Final = st.text(st.characters(codec="utf-8"), max_size=12)
 _any_of: Final[Mapping[Type, st.SearchStrategy[Any]]] = {

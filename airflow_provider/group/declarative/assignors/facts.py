@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.group.declarative.assignors.client_assignor import NOTHING_SAID, Group, GroupMember, WorkerFacts
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
-from airflow_provider.group.declarative.protocol.wire.encoding.types import COMPACT_STRING, INT8, INT32, INT64
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Struct, Tag, struct_of
+from airflow_provider.group.declarative.protocol.wire.encoding.types import Int8, Int32, Int64, Text
 from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
 from airflow_provider.values.model import MemberId
@@ -32,22 +32,17 @@ _LEAVING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worker:
-    url: str
-    slots: int = 0
-    returns_ms: int = _NOT_SAID
-    leaving: int = 0
-    delay_over_ms: int = 0
-    unfit_at_ms: int = 0
+    url: Text
+    slots: Int32 = 0
+    returns_ms: Int32 = _NOT_SAID
+    leaving: Int8 = 0
+    delay_over_ms: Annotated[Int64, Tag(0)] = 0
+    unfit_at_ms: Annotated[Int64, Tag(1)] = 0
 
 
-_URL: Final = Field("Url", COMPACT_STRING)
-_WORKER: Final = Struct(
-    "Worker",
-    _Worker,
-    (_URL, Field("Slots", INT32), Field("ReturnsMs", INT32), Field("Leaving", INT8)),
-    (TaggedField(0, Field("DelayOverMs", INT64), 0), TaggedField(1, Field("UnfitAtMs", INT64), 0)),
-)
-_STRUCTS: Final = MappingProxyType({EAGER: Struct("Worker", _Worker, (_URL,)), COMPATIBLE: _WORKER, SESSIONED: _WORKER})
+_WORKER: Final = struct_of(_Worker)
+_URL_ALONE: Final = Struct(_Worker, _WORKER.fields[:1])
+_STRUCTS: Final = MappingProxyType({EAGER: _URL_ALONE, COMPATIBLE: _WORKER, SESSIONED: _WORKER})
 
 
 def encode_facts(facts: WorkerFacts, version: int) -> bytes:

@@ -7,16 +7,16 @@ All fields are tagged. So it is empty for most members, and older releases under
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from airflow_provider.group.declarative.protocol.model import AssignorMetadata
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
-from airflow_provider.group.declarative.protocol.wire.encoding.types import COMPACT_STRING, INT8, INT64
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Tag, struct_of
+from airflow_provider.group.declarative.protocol.wire.encoding.types import Int8, Int64, Text
 from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
-from airflow_provider.group.declarative.protocol.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.parts import Units
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 
@@ -45,27 +45,15 @@ NOTHING_REMEMBERED: Final = Remembered()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fields:
-    asks_at_ms: int = 0
-    next_moves_at_ms: int = 0
-    until_ms: int = 0
-    awaited: int = 0
-    instance_id: str = ""
-    former: tuple[ConnectorsAndTasks, ...] = ()
+    asks_at_ms: Annotated[Int64, Tag(0)] = 0
+    next_moves_at_ms: Annotated[Int64, Tag(1)] = 0
+    until_ms: Annotated[Int64, Tag(2)] = 0
+    awaited: Annotated[Int8, Tag(3)] = 0
+    instance_id: Annotated[Text, Tag(4)] = ""
+    former: Annotated[Units, Tag(5)] = ()
 
 
-_STRUCT: Final = Struct(
-    "Remembered",
-    _Fields,
-    (),
-    (
-        TaggedField(0, Field("AsksAtMs", INT64), 0),
-        TaggedField(1, Field("NextMovesAtMs", INT64), 0),
-        TaggedField(2, Field("UntilMs", INT64), 0),
-        TaggedField(3, Field("Awaited", INT8), 0),
-        TaggedField(4, Field("InstanceId", COMPACT_STRING), ""),
-        TaggedField(5, Field("Former", CONNECTORS_AND_TASKS), ()),
-    ),
-)
+_STRUCT: Final = struct_of(_Fields)
 
 
 def encode_remembered(remembered: Remembered, version: int) -> AssignorMetadata:

@@ -14,7 +14,6 @@ from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import 
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.refusals import heartbeat_refusal
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId, Tasks
 
@@ -99,7 +98,7 @@ def refuse_held(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCo
     """Answer the held heartbeat of a former member, if there is one, with an error."""
     held = _unhold(turn, desk, member_id)
     if held is not None:
-        turn.reply(held.request, heartbeat_refusal(error, message))
+        turn.reply(held.request, ConnectGroupHeartbeatResponse(error_code=error, error_message=message))
 
 
 def _unhold(turn: Turn, desk: Desk, member_id: MemberId) -> Held | None:

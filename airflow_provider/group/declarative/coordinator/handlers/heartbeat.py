@@ -15,7 +15,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import 
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.refusals import heartbeat_refusal
+from airflow_provider.group.declarative.protocol.wire.messages.refusals import refusal
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId, Tasks
 
@@ -186,5 +186,5 @@ class _Heartbeat:
 
     def _refuse(self, error: KafkaErrorCode, message: str) -> bool:
         """Answer with an error, and return False."""
-        self.turn.reply(self.event.request, heartbeat_refusal(error, message))
+        self.turn.reply(self.event.request, refusal(self.heartbeat, error, message))
         return False

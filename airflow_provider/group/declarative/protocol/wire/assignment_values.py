@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Tag, struct_of
 from airflow_provider.group.declarative.protocol.wire.encoding.types import (
-    COMPACT_BYTES,
     COMPACT_STRING,
-    INT8,
-    INT16,
     INT32,
+    Bytes,
     CompactArrayOf,
+    Int8,
+    Int16,
     NullableStruct,
 )
-from airflow_provider.group.declarative.protocol.wire.metadata_values import (
-    MEMBER_METADATA_VALUE,
-    ConnectWorkerGroupMemberMetadataValue,
-)
-from airflow_provider.group.declarative.protocol.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMemberMetadataValue
+from airflow_provider.group.declarative.protocol.wire.parts import Units
 from airflow_provider.values.model import MemberId
 
 
@@ -33,11 +30,15 @@ class TargetMember:
     :param metadata: what the assignor sends this member
     """
 
-    member_id: MemberId
-    error: int = 0
-    connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
-    version: int = 0
-    metadata: bytes = b""
+    member_id: Annotated[MemberId, COMPACT_STRING]
+    error: Int8 = 0
+    connectors_tasks: Units = ()
+    version: Int16 = 0
+    metadata: Bytes = b""
+
+
+_MEMBERS: Final = CompactArrayOf(struct_of(TargetMember))
+_LAST_SAID: Final = NullableStruct(struct_of(ConnectWorkerGroupMemberMetadataValue))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +53,10 @@ class ConnectWorkerGroupTargetAssignmentValue:
         installs it
     """
 
-    assignment_epoch: AssignmentEpoch
-    members: tuple[TargetMember, ...] = ()
-    error: int = 0
-    delayed: tuple[TargetMember, ...] = ()
+    assignment_epoch: Annotated[AssignmentEpoch, INT32]
+    members: Annotated[tuple[TargetMember, ...], _MEMBERS] = ()
+    error: Annotated[Int8, Tag(0)] = 0
+    delayed: Annotated[tuple[TargetMember, ...], _MEMBERS, Tag(1)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,50 +85,12 @@ class ConnectWorkerGroupCurrentMemberAssignmentValue:
         group epoch; None: it is a member, or the next target does not depend on how it left
     """
 
-    member_epoch: MemberEpoch
-    error: int = 0
-    connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
-    version: int = 0
-    metadata: bytes = b""
-    state: int = 0
-    connectors_tasks_pending_revocation: tuple[ConnectorsAndTasks, ...] = ()
-    assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
-    last_said: ConnectWorkerGroupMemberMetadataValue | None = None
-
-
-_MEMBER: Final = Struct(
-    "Member",
-    TargetMember,
-    (
-        Field("MemberId", COMPACT_STRING),
-        Field("Error", INT8),
-        Field("ConnectorsTasks", CONNECTORS_AND_TASKS),
-        Field("Version", INT16),
-        Field("Metadata", COMPACT_BYTES),
-    ),
-)
-
-TARGET_ASSIGNMENT_VALUE: Final = Struct(
-    "ConnectWorkerGroupTargetAssignmentValue",
-    ConnectWorkerGroupTargetAssignmentValue,
-    (Field("AssignmentEpoch", INT32), Field("Members", CompactArrayOf(_MEMBER))),
-    (TaggedField(0, Field("Error", INT8), 0), TaggedField(1, Field("Delayed", CompactArrayOf(_MEMBER)), ())),
-)
-
-CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Struct(
-    "ConnectWorkerGroupCurrentMemberAssignmentValue",
-    ConnectWorkerGroupCurrentMemberAssignmentValue,
-    (
-        Field("MemberEpoch", INT32),
-        Field("Error", INT8),
-        Field("ConnectorsTasks", CONNECTORS_AND_TASKS),
-        Field("Version", INT16),
-        Field("Metadata", COMPACT_BYTES),
-    ),
-    (
-        TaggedField(0, Field("State", INT8), 0),
-        TaggedField(1, Field("ConnectorsTasksPendingRevocation", CONNECTORS_AND_TASKS), ()),
-        TaggedField(2, Field("AssignmentEpoch", INT32), 0),
-        TaggedField(3, Field("LastSaid", NullableStruct(MEMBER_METADATA_VALUE)), None),
-    ),
-)
+    member_epoch: Annotated[MemberEpoch, INT32]
+    error: Int8 = 0
+    connectors_tasks: Units = ()
+    version: Int16 = 0
+    metadata: Bytes = b""
+    state: Annotated[Int8, Tag(0)] = 0
+    connectors_tasks_pending_revocation: Annotated[Units, Tag(1)] = ()
+    assignment_epoch: Annotated[AssignmentEpoch, INT32, Tag(2)] = AssignmentEpoch(0)
+    last_said: Annotated[ConnectWorkerGroupMemberMetadataValue | None, _LAST_SAID, Tag(3)] = None

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Tag, struct_of
 from airflow_provider.group.declarative.protocol.wire.encoding.types import (
-    COMPACT_NULLABLE_STRING,
     COMPACT_STRING,
     INT32,
     CompactArrayOf,
+    Int32,
+    NullableText,
+    Text,
 )
-from airflow_provider.group.declarative.protocol.wire.parts import (
-    ASSIGNORS,
-    CONNECTORS_AND_TASKS,
-    Assignor,
-    ConnectorsAndTasks,
-)
+from airflow_provider.group.declarative.protocol.wire.parts import ASSIGNORS, Assignor, Units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorkerGroupMetadataValue:
     """A group and its epoch."""
 
-    epoch: GroupEpoch
+    epoch: Annotated[GroupEpoch, INT32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +32,8 @@ class ConnectWorkerGroupConnectorsTasksMetadataValue:
     :param epoch: the group epoch in which they changed last
     """
 
-    epoch: GroupEpoch
-    connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
+    epoch: Annotated[GroupEpoch, INT32]
+    connectors_tasks: Units = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,69 +53,27 @@ class ConnectWorkerGroupMemberMetadataValue:
     :param server_assignor: the server side assignor that it asks for; None: coordinators here have none
     """
 
-    group_epoch: GroupEpoch
-    instance_id: str = ""
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: tuple[str, ...] = ()
-    subscribed_topic_regex: str = ""
-    assignors: tuple[Assignor, ...] = ()
-    rebalance_timeout_ms: int = -1
-    server_assignor: str | None = None
+    group_epoch: Annotated[GroupEpoch, INT32]
+    instance_id: Text = ""
+    client_id: Text = ""
+    client_host: Text = ""
+    subscribed_topic_names: Annotated[tuple[str, ...], CompactArrayOf(COMPACT_STRING)] = ()
+    subscribed_topic_regex: Text = ""
+    assignors: Annotated[tuple[Assignor, ...], ASSIGNORS] = ()
+    rebalance_timeout_ms: Annotated[Int32, Tag(0)] = -1
+    server_assignor: Annotated[NullableText, Tag(1)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """One setting of a group."""
 
-    name: str
-    value: str
+    name: Text
+    value: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorkerGroupConfigurationValue:
     """The settings that people have given a group."""
 
-    configurations: tuple[Configuration, ...] = ()
-
-
-GROUP_METADATA_VALUE: Final = Struct(
-    "ConnectWorkerGroupMetadataValue", ConnectWorkerGroupMetadataValue, (Field("Epoch", INT32),)
-)
-
-CONNECTORS_TASKS_METADATA_VALUE: Final = Struct(
-    "ConnectWorkerGroupConnectorsTasksMetadataValue",
-    ConnectWorkerGroupConnectorsTasksMetadataValue,
-    (Field("Epoch", INT32), Field("ConnectorsTasks", CONNECTORS_AND_TASKS)),
-)
-
-MEMBER_METADATA_VALUE: Final = Struct(
-    "ConnectWorkerGroupMemberMetadataValue",
-    ConnectWorkerGroupMemberMetadataValue,
-    (
-        Field("GroupEpoch", INT32),
-        Field("InstanceId", COMPACT_STRING),
-        Field("ClientId", COMPACT_STRING),
-        Field("ClientHost", COMPACT_STRING),
-        Field("SubscribedTopicNames", CompactArrayOf(COMPACT_STRING)),
-        Field("SubscribedTopicRegex", COMPACT_STRING),
-        Field("Assignors", ASSIGNORS),
-    ),
-    (
-        TaggedField(0, Field("RebalanceTimeoutMs", INT32), -1),
-        TaggedField(1, Field("ServerAssignor", COMPACT_NULLABLE_STRING), None),
-    ),
-)
-
-CONFIGURATION_VALUE: Final = Struct(
-    "ConnectWorkerGroupConfigurationValue",
-    ConnectWorkerGroupConfigurationValue,
-    (
-        Field(
-            "Configurations",
-            CompactArrayOf(
-                Struct("Configuration", Configuration, (Field("Name", COMPACT_STRING), Field("Value", COMPACT_STRING)))
-            ),
-        ),
-    ),
-)
+    configurations: Annotated[tuple[Configuration, ...], CompactArrayOf(struct_of(Configuration))] = ()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, struct_of
 from airflow_provider.group.declarative.protocol.wire.encoding.types import (
-    COMPACT_BYTES,
     COMPACT_STRING,
-    INT8,
-    INT16,
     INT32,
+    Bytes,
     CompactArrayOf,
-    CompactNullable,
+    Int8,
+    Int16,
+    Text,
 )
 from airflow_provider.values.model import TaskId
 
@@ -30,8 +30,8 @@ class ConnectorsAndTasks:
     :param tasks: tasks with an index of 0 or more
     """
 
-    connectors: tuple[str, ...] = ()
-    tasks: tuple[TaskId, ...] = ()
+    connectors: Annotated[tuple[str, ...], CompactArrayOf(COMPACT_STRING)] = ()
+    tasks: Annotated[tuple[TaskId, ...], CompactArrayOf(_CONNECTOR_TASK_ID)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,41 +45,20 @@ class Assignor:
     :param version: the version of ``metadata``
     """
 
-    name: str
-    minimum_version: int
-    maximum_version: int
-    reason: int = 0
-    version: int
-    metadata: bytes = b""
+    name: Text
+    minimum_version: Int16
+    maximum_version: Int16
+    reason: Int8 = 0
+    version: Int16
+    metadata: Bytes = b""
 
 
 _CONNECTOR_TASK_ID: Final = Struct(
-    "ConnectorTaskID",
-    TaskId,
-    (Field("ConnectorId", COMPACT_STRING, attribute="job"), Field("TaskId", INT32, attribute="index")),
+    TaskId, (Field("ConnectorId", COMPACT_STRING, attribute="job"), Field("TaskId", INT32, attribute="index"))
 )
 """The proposal's data model has an int8 for the index, which would limit a job to 128 tasks. It is an int32 here."""
 
-CONNECTORS_AND_TASKS: Final = CompactArrayOf(
-    Struct(
-        "ConnectorsAndTasks",
-        ConnectorsAndTasks,
-        (Field("Connectors", CompactArrayOf(COMPACT_STRING)), Field("Tasks", CompactArrayOf(_CONNECTOR_TASK_ID))),
-    )
-)
-NULLABLE_CONNECTORS_AND_TASKS: Final = CompactNullable(CONNECTORS_AND_TASKS)
+CONNECTORS_AND_TASKS: Final = CompactArrayOf(struct_of(ConnectorsAndTasks))
+Units: TypeAlias = Annotated[tuple[ConnectorsAndTasks, ...], CONNECTORS_AND_TASKS]
 
-ASSIGNORS: Final = CompactArrayOf(
-    Struct(
-        "Assignor",
-        Assignor,
-        (
-            Field("Name", COMPACT_STRING),
-            Field("MinimumVersion", INT16),
-            Field("MaximumVersion", INT16),
-            Field("Reason", INT8),
-            Field("Version", INT16),
-            Field("Metadata", COMPACT_BYTES),
-        ),
-    )
-)
+ASSIGNORS: Final = CompactArrayOf(struct_of(Assignor))

@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.group.declarative.protocol.wire import assignment_values, keys, metadata_values
+from airflow_provider.group.declarative.protocol.wire import keys
 from airflow_provider.group.declarative.protocol.wire.assignment_values import (
     ConnectWorkerGroupCurrentMemberAssignmentValue,
     ConnectWorkerGroupTargetAssignmentValue,
 )
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import PlainStruct, Struct
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import (
+    PlainStruct,
+    Struct,
+    plain_struct_of,
+    struct_of,
+)
 from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import (
     MalformedMessageError,
@@ -68,13 +73,17 @@ class RecordType:
     value: Struct
 
 
+def _type(version: int, key: type[RecordKey], value: type[RecordValue]) -> RecordType:
+    return RecordType(version, plain_struct_of(key), struct_of(value))
+
+
 RECORD_TYPES: Final = (
-    RecordType(3, keys.GROUP_METADATA_KEY, metadata_values.GROUP_METADATA_VALUE),
-    RecordType(4, keys.CONNECTORS_TASKS_METADATA_KEY, metadata_values.CONNECTORS_TASKS_METADATA_VALUE),
-    RecordType(5, keys.MEMBER_METADATA_KEY, metadata_values.MEMBER_METADATA_VALUE),
-    RecordType(6, keys.TARGET_ASSIGNMENT_KEY, assignment_values.TARGET_ASSIGNMENT_VALUE),
-    RecordType(7, keys.CURRENT_MEMBER_ASSIGNMENT_KEY, assignment_values.CURRENT_MEMBER_ASSIGNMENT_VALUE),
-    RecordType(8, keys.CONFIGURATION_KEY, metadata_values.CONFIGURATION_VALUE),
+    _type(3, keys.ConnectWorkerGroupMetadataKey, ConnectWorkerGroupMetadataValue),
+    _type(4, keys.ConnectWorkerGroupConnectorsTasksMetadataKey, ConnectWorkerGroupConnectorsTasksMetadataValue),
+    _type(5, keys.ConnectWorkerGroupMemberMetadataKey, ConnectWorkerGroupMemberMetadataValue),
+    _type(6, keys.ConnectWorkerGroupTargetAssignmentKey, ConnectWorkerGroupTargetAssignmentValue),
+    _type(7, keys.ConnectWorkerGroupCurrentMemberAssignmentKey, ConnectWorkerGroupCurrentMemberAssignmentValue),
+    _type(8, keys.ConnectWorkerGroupConfigurationKey, ConnectWorkerGroupConfigurationValue),
 )
 
 _BY_VERSION: Final[Mapping[int, RecordType]] = MappingProxyType({one.version: one for one in RECORD_TYPES})
@@ -94,8 +103,9 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     if record.value is None:
         return key.done(), None
     with placed("value"):
-        if type(record.value) is not record_type.value.make:
-            raise UnwritableMessageError(f"a {record_type.value.name}", f"found a {type(record.value).__name__}")
+        expected = record_type.value.make
+        if type(record.value) is not expected:
+            raise UnwritableMessageError(f"a {expected.__name__}", f"found a {type(record.value).__name__}")
         value = Writer()
         value.int16(_VALUE_VERSION)
         record_type.value.write(value, record.value)

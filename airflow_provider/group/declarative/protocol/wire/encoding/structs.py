@@ -1,15 +1,16 @@
 """Structs: tables of fields, for messages and their parts.
 
-A table has the field names of the schema. Each field is an attribute of a dataclass, with the same name in Python's
-spelling: ``GroupId`` is ``group_id``.
+A table is read from a dataclass. The type of each of its fields is annotated with the type on the wire, and with a tag
+if it is a tagged field. The dataclass has the fields in the order of the schema, and their names in Python's spelling:
+``GroupId`` is ``group_id``.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from dataclasses import field as of_dataclass
-from typing import Any
+from dataclasses import fields as fields_of_dataclass
+from typing import Any, NamedTuple, get_type_hints
 
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
 from airflow_provider.group.declarative.protocol.wire.encoding.types import Type
@@ -25,15 +26,12 @@ from airflow_provider.group.declarative.protocol.wire.errors import (
 class Field:
     """One field of a schema.
 
-    :param attribute: the dataclass's attribute; by default the name in Python's spelling
+    :param attribute: the attribute that has its value
     """
 
     name: str
     type: Type
-    attribute: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "attribute", self.attribute or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower())
+    attribute: str
 
     def read(self, reader: Reader) -> Any:
         try:
@@ -53,6 +51,12 @@ class Field:
         return self.type.to_json(getattr(value, self.attribute))
 
 
+class Tag(NamedTuple):
+    """Annotates a tagged field; its default is that of the dataclass."""
+
+    tag: int
+
+
 @dataclass(frozen=True, slots=True)
 class TaggedField:
     """A field that is written only if its value is not ``default``. Readers that do not know it skip it (KIP-482)."""
@@ -69,11 +73,9 @@ class TaggedField:
 class PlainStruct(Type):
     """A struct of a version that is not flexible: fields one after the other, and nothing else.
 
-    :param name: the name of the schema
     :param make: the dataclass
     """
 
-    name: str
     make: type[Any]
     fields: tuple[Field, ...]
     least: int = of_dataclass(init=False)
@@ -98,12 +100,10 @@ class Struct(Type):
 
     Unknown tagged fields are skipped.
 
-    :param name: the name of the schema
     :param make: the dataclass
     :param tagged: in the order of their tags
     """
 
-    name: str
     make: type[Any]
     fields: tuple[Field, ...]
     tagged: tuple[TaggedField, ...] = ()
@@ -152,6 +152,26 @@ class Struct(Type):
         except MalformedMessageError as wrong:
             within("(tagged fields)", wrong)
             raise
+
+
+def struct_of(make: type[Any]) -> Struct:
+    """The struct of this dataclass."""
+    fields: list[Field] = []
+    tagged: list[TaggedField] = []
+    types = get_type_hints(make, include_extras=True)
+    for one in fields_of_dataclass(make):
+        on_the_wire, *tags = types[one.name].__metadata__
+        field = Field(one.name.title().replace("_", ""), on_the_wire, one.name)
+        if tags:
+            tagged.append(TaggedField(tags[0].tag, field, one.default))
+        else:
+            fields.append(field)
+    return Struct(make, tuple(fields), tuple(tagged))
+
+
+def plain_struct_of(make: type[Any]) -> PlainStruct:
+    """The struct of this dataclass, in a version that is not flexible."""
+    return PlainStruct(make, struct_of(make).fields)
 
 
 def _tag(reader: Reader, *, above: int) -> int:

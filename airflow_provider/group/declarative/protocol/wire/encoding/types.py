@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from reprlib import repr as short
 from struct import Struct
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
 from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
@@ -233,6 +233,14 @@ STRING: Final = _String()
 COMPACT_STRING: Final = _CompactString()
 COMPACT_NULLABLE_STRING: Final = CompactNullable(COMPACT_STRING)
 COMPACT_BYTES: Final = _CompactBytes()
+
+Int8: TypeAlias = Annotated[int, INT8]
+Int16: TypeAlias = Annotated[int, INT16]
+Int32: TypeAlias = Annotated[int, INT32]
+Int64: TypeAlias = Annotated[int, INT64]
+Text: TypeAlias = Annotated[str, COMPACT_STRING]
+NullableText: TypeAlias = Annotated[str | None, COMPACT_NULLABLE_STRING]
+Bytes: TypeAlias = Annotated[bytes, COMPACT_BYTES]
 
 
 def _compact_length(reader: Reader, what: str) -> int:

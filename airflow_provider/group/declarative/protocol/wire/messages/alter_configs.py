@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Annotated
 
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Tag, struct_of
 from airflow_provider.group.declarative.protocol.wire.encoding.types import (
-    COMPACT_NULLABLE_STRING,
-    COMPACT_STRING,
-    INT8,
-    INT16,
-    INT32,
     CompactArrayOf,
+    Int8,
+    Int16,
+    Int32,
+    NullableText,
+    Text,
 )
 
 
@@ -43,9 +43,9 @@ class AlterableConfig:
     :param value: None if it is deleted
     """
 
-    name: str
-    config_operation: int = ConfigOperation.SET
-    value: str | None = None
+    name: Text
+    config_operation: Int8 = ConfigOperation.SET
+    value: NullableText = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,8 @@ class ConnectGroupAlterConfigsRequest:
     :param group_id: not empty; the group need not exist yet
     """
 
-    group_id: str
-    configs: tuple[AlterableConfig, ...] = ()
+    group_id: Text
+    configs: Annotated[tuple[AlterableConfig, ...], CompactArrayOf(struct_of(AlterableConfig))] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class GroupConfig:
     :param value: None: the default is that of the members' assignors, which the coordinator does not know
     """
 
-    name: str
-    value: str | None
-    config_source: int
+    name: Text
+    value: NullableText
+    config_source: Int8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,56 +80,7 @@ class ConnectGroupAlterConfigsResponse:
     :param configs: all settings. A tagged field, because a coordinator that does not know this API answers without it
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    configs: tuple[GroupConfig, ...] = ()
-
-
-REQUEST: Final = Struct(
-    "ConnectGroupAlterConfigsRequest",
-    ConnectGroupAlterConfigsRequest,
-    (
-        Field("GroupId", COMPACT_STRING),
-        Field(
-            "Configs",
-            CompactArrayOf(
-                Struct(
-                    "AlterableConfig",
-                    AlterableConfig,
-                    (
-                        Field("Name", COMPACT_STRING),
-                        Field("ConfigOperation", INT8),
-                        Field("Value", COMPACT_NULLABLE_STRING),
-                    ),
-                )
-            ),
-        ),
-    ),
-)
-
-RESPONSE: Final = Struct(
-    "ConnectGroupAlterConfigsResponse",
-    ConnectGroupAlterConfigsResponse,
-    (Field("ThrottleTimeMs", INT32), Field("ErrorCode", INT16), Field("ErrorMessage", COMPACT_NULLABLE_STRING)),
-    (
-        TaggedField(
-            0,
-            Field(
-                "Configs",
-                CompactArrayOf(
-                    Struct(
-                        "GroupConfig",
-                        GroupConfig,
-                        (
-                            Field("Name", COMPACT_STRING),
-                            Field("Value", COMPACT_NULLABLE_STRING),
-                            Field("ConfigSource", INT8),
-                        ),
-                    )
-                ),
-            ),
-            (),
-        ),
-    ),
-)
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: NullableText = None
+    configs: Annotated[tuple[GroupConfig, ...], CompactArrayOf(struct_of(GroupConfig)), Tag(0)] = ()

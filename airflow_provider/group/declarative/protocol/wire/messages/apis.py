@@ -13,19 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
-from airflow_provider.group.declarative.protocol.wire.encoding.types import COMPACT_STRING, INT16, INT32
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Struct, Tag, struct_of
+from airflow_provider.group.declarative.protocol.wire.encoding.types import Int16, Int32, Text
 from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import UnwritableMessageError, placed
-from airflow_provider.group.declarative.protocol.wire.messages import (
-    alter_configs,
-    heartbeat,
-    install_assignment,
-    prepare_assignment,
-)
 from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
@@ -76,12 +70,12 @@ class RequestHeader:
     :param client_host: the host of that client, for people
     """
 
-    api_key: int
-    api_version: int = _VERSION
-    correlation_id: int
-    reply_partition: int
-    client_id: str = ""
-    client_host: str = ""
+    api_key: Int16
+    api_version: Int16 = _VERSION
+    correlation_id: Int32
+    reply_partition: Int32
+    client_id: Annotated[Text, Tag(0)] = ""
+    client_host: Annotated[Text, Tag(1)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +85,9 @@ class ReplyHeader:
     :param correlation_id: that of the request
     """
 
-    api_key: int
-    api_version: int = _VERSION
-    correlation_id: int
+    api_key: Int16
+    api_version: Int16 = _VERSION
+    correlation_id: Int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +136,7 @@ class _Form(Generic[MessageT]):
         body = self.bodies[message.header.api_key]
         with placed("body"):
             if type(message.body) is not body.make:
-                raise UnwritableMessageError(f"a {body.name}", f"found a {type(message.body).__name__}")
+                raise UnwritableMessageError(f"a {body.make.__name__}", f"found a {type(message.body).__name__}")
             body.write(writer, message.body)
         return writer.done()
 
@@ -170,37 +164,27 @@ class _Form(Generic[MessageT]):
         return {"header": self.header.to_json(message.header), "body": body.to_json(message.body)}
 
 
-_HEADER: Final = (Field("ApiKey", INT16), Field("ApiVersion", INT16), Field("CorrelationId", INT32))
-
 REQUESTS: Final = _Form(
     Request,
-    Struct(
-        "RequestHeader",
-        RequestHeader,
-        (*_HEADER, Field("ReplyPartition", INT32)),
-        (
-            TaggedField(0, Field("ClientId", COMPACT_STRING), ""),
-            TaggedField(1, Field("ClientHost", COMPACT_STRING), ""),
-        ),
-    ),
+    struct_of(RequestHeader),
     MappingProxyType(
         {
-            ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.REQUEST,
-            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.REQUEST,
-            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.REQUEST,
-            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: alter_configs.REQUEST,
+            ApiKey.CONNECT_GROUP_HEARTBEAT: struct_of(ConnectGroupHeartbeatRequest),
+            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: struct_of(ConnectGroupPrepareAssignmentRequest),
+            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: struct_of(ConnectGroupInstallAssignmentRequest),
+            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: struct_of(ConnectGroupAlterConfigsRequest),
         }
     ),
 )
 REPLIES: Final = _Form(
     Reply,
-    Struct("ReplyHeader", ReplyHeader, _HEADER),
+    struct_of(ReplyHeader),
     MappingProxyType(
         {
-            ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.RESPONSE,
-            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.RESPONSE,
-            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.RESPONSE,
-            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: alter_configs.RESPONSE,
+            ApiKey.CONNECT_GROUP_HEARTBEAT: struct_of(ConnectGroupHeartbeatResponse),
+            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: struct_of(ConnectGroupPrepareAssignmentResponse),
+            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: struct_of(ConnectGroupInstallAssignmentResponse),
+            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: struct_of(ConnectGroupAlterConfigsResponse),
         }
     ),
 )

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated
 
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Tag, struct_of
 from airflow_provider.group.declarative.protocol.wire.encoding.types import (
-    COMPACT_BYTES,
-    COMPACT_NULLABLE_STRING,
     COMPACT_STRING,
-    INT8,
-    INT16,
     INT32,
+    Bytes,
     CompactNullable,
+    Int8,
+    Int16,
+    Int32,
     NullableStruct,
+    NullableText,
+    Text,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import (
     ASSIGNORS,
     CONNECTORS_AND_TASKS,
-    NULLABLE_CONNECTORS_AND_TASKS,
     Assignor,
     ConnectorsAndTasks,
+    Units,
 )
 from airflow_provider.values.model import MemberId
 
@@ -43,14 +45,14 @@ class ConnectGroupHeartbeatRequest:
     :param connectors_and_tasks: the tasks that it owns; None: unchanged
     """
 
-    group_id: str
-    member_id: MemberId
-    member_epoch: MemberEpoch
-    instance_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    server_assignor: str | None = None
-    client_assignors: tuple[Assignor, ...] | None = None
-    connectors_and_tasks: tuple[ConnectorsAndTasks, ...] | None = None
+    group_id: Text
+    member_id: Annotated[MemberId, COMPACT_STRING]
+    member_epoch: Annotated[MemberEpoch, INT32]
+    instance_id: NullableText = None
+    rebalance_timeout_ms: Int32 = -1
+    server_assignor: NullableText = None
+    client_assignors: Annotated[tuple[Assignor, ...] | None, CompactNullable(ASSIGNORS)] = None
+    connectors_and_tasks: Annotated[tuple[ConnectorsAndTasks, ...] | None, CompactNullable(CONNECTORS_AND_TASKS)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +69,11 @@ class HeartbeatAssignment:
         target
     """
 
-    error: int = 0
-    connectors_and_tasks: tuple[ConnectorsAndTasks, ...] = ()
-    version: int = 0
-    metadata: bytes = b""
-    assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
+    error: Int8 = 0
+    connectors_and_tasks: Units = ()
+    version: Int16 = 0
+    metadata: Bytes = b""
+    assignment_epoch: Annotated[AssignmentEpoch, INT32, Tag(0)] = AssignmentEpoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,62 +82,18 @@ class ConnectGroupHeartbeatResponse:
 
     :param throttle_time_ms: how long the request was throttled because of a quota
     :param error_code: Kafka's error code; 0: none
-    :param heartbeat_interval_ms: the time until the next heartbeat
+    :param member_epoch: the member's epoch; 0: the heartbeat was refused
+    :param heartbeat_interval_ms: the time until the next heartbeat; 0 likewise
     :param assignment: None: the member has its whole target, or the heartbeat was refused
     :param session_timeout_ms: how long the member stays in the group without another heartbeat, from the sending of
         this one. For so long it may believe that its tasks are its own; -1: not given. A tagged field, because the
         schema has no field for it
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_epoch: MemberEpoch
-    heartbeat_interval_ms: int
-    assignment: HeartbeatAssignment | None = None
-    session_timeout_ms: int = -1
-
-
-REQUEST: Final = Struct(
-    "ConnectGroupHeartbeatRequest",
-    ConnectGroupHeartbeatRequest,
-    (
-        Field("GroupId", COMPACT_STRING),
-        Field("MemberId", COMPACT_STRING),
-        Field("MemberEpoch", INT32),
-        Field("InstanceId", COMPACT_NULLABLE_STRING),
-        Field("RebalanceTimeoutMs", INT32),
-        Field("ServerAssignor", COMPACT_NULLABLE_STRING),
-        Field("ClientAssignors", CompactNullable(ASSIGNORS)),
-        Field("ConnectorsAndTasks", NULLABLE_CONNECTORS_AND_TASKS),
-    ),
-)
-
-RESPONSE: Final = Struct(
-    "ConnectGroupHeartbeatResponse",
-    ConnectGroupHeartbeatResponse,
-    (
-        Field("ThrottleTimeMs", INT32),
-        Field("ErrorCode", INT16),
-        Field("ErrorMessage", COMPACT_NULLABLE_STRING),
-        Field("MemberEpoch", INT32),
-        Field("HeartbeatIntervalMs", INT32),
-        Field(
-            "Assignment",
-            NullableStruct(
-                Struct(
-                    "Assignment",
-                    HeartbeatAssignment,
-                    (
-                        Field("Error", INT8),
-                        Field("ConnectorsAndTasks", CONNECTORS_AND_TASKS),
-                        Field("Version", INT16),
-                        Field("Metadata", COMPACT_BYTES),
-                    ),
-                    (TaggedField(0, Field("AssignmentEpoch", INT32), 0),),
-                )
-            ),
-        ),
-    ),
-    (TaggedField(0, Field("SessionTimeoutMs", INT32), -1),),
-)
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: NullableText = None
+    member_epoch: Annotated[MemberEpoch, INT32] = MemberEpoch(0)
+    heartbeat_interval_ms: Int32 = 0
+    assignment: Annotated[HeartbeatAssignment | None, NullableStruct(struct_of(HeartbeatAssignment))] = None
+    session_timeout_ms: Annotated[Int32, Tag(0)] = -1

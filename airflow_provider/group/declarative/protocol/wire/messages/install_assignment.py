@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Tag, struct_of
 from airflow_provider.group.declarative.protocol.wire.encoding.types import (
-    COMPACT_BYTES,
-    COMPACT_NULLABLE_STRING,
     COMPACT_STRING,
-    INT8,
-    INT16,
     INT32,
+    Bytes,
     CompactArrayOf,
+    Int8,
+    Int16,
+    Int32,
+    NullableText,
+    Text,
 )
-from airflow_provider.group.declarative.protocol.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.parts import Units
 from airflow_provider.values.model import MemberId
 
 
@@ -29,10 +31,13 @@ class InstalledMember:
     :param metadata: what the assignor sends this member
     """
 
-    member_id: MemberId
-    connectors_and_tasks: tuple[ConnectorsAndTasks, ...] = ()
-    version: int = 0
-    metadata: bytes = b""
+    member_id: Annotated[MemberId, COMPACT_STRING]
+    connectors_and_tasks: Units = ()
+    version: Int32 = 0
+    metadata: Bytes = b""
+
+
+_MEMBERS: Final = CompactArrayOf(struct_of(InstalledMember))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +55,13 @@ class ConnectGroupInstallAssignmentRequest:
     :param delayed: tasks that wait for a member that has left, by that member
     """
 
-    group_id: str
-    member_id: MemberId
-    member_epoch: MemberEpoch
-    group_epoch: GroupEpoch
-    error: int = 0
-    members: tuple[InstalledMember, ...] = ()
-    delayed: tuple[InstalledMember, ...] = ()
+    group_id: Text
+    member_id: Annotated[MemberId, COMPACT_STRING]
+    member_epoch: Annotated[MemberEpoch, INT32]
+    group_epoch: Annotated[GroupEpoch, INT32]
+    error: Int8 = 0
+    members: Annotated[tuple[InstalledMember, ...], _MEMBERS] = ()
+    delayed: Annotated[tuple[InstalledMember, ...], _MEMBERS, Tag(0)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,38 +72,6 @@ class ConnectGroupInstallAssignmentResponse:
     :param error_code: Kafka's error code; 0: none, the assignment is the target now
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-
-
-_MEMBER: Final = Struct(
-    "Member",
-    InstalledMember,
-    (
-        Field("MemberId", COMPACT_STRING),
-        Field("ConnectorsAndTasks", CONNECTORS_AND_TASKS),
-        Field("Version", INT32),
-        Field("Metadata", COMPACT_BYTES),
-    ),
-)
-
-REQUEST: Final = Struct(
-    "ConnectGroupInstallAssignmentRequest",
-    ConnectGroupInstallAssignmentRequest,
-    (
-        Field("GroupId", COMPACT_STRING),
-        Field("MemberId", COMPACT_STRING),
-        Field("MemberEpoch", INT32),
-        Field("GroupEpoch", INT32),
-        Field("Error", INT8),
-        Field("Members", CompactArrayOf(_MEMBER)),
-    ),
-    (TaggedField(0, Field("Delayed", CompactArrayOf(_MEMBER)), ()),),
-)
-
-RESPONSE: Final = Struct(
-    "ConnectGroupInstallAssignmentResponse",
-    ConnectGroupInstallAssignmentResponse,
-    (Field("ThrottleTimeMs", INT32), Field("ErrorCode", INT16), Field("ErrorMessage", COMPACT_NULLABLE_STRING)),
-)
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: NullableText = None

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import Field, Struct, TaggedField
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Tag, struct_of
 from airflow_provider.group.declarative.protocol.wire.encoding.types import (
-    COMPACT_BYTES,
-    COMPACT_NULLABLE_STRING,
     COMPACT_STRING,
-    INT8,
-    INT16,
     INT32,
+    Bytes,
     CompactArrayOf,
+    Int8,
+    Int16,
+    Int32,
+    NullableText,
+    Text,
 )
-from airflow_provider.group.declarative.protocol.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.parts import Units
 from airflow_provider.values.model import MemberId
 
 
@@ -29,9 +31,9 @@ class ConnectGroupPrepareAssignmentRequest:
     :param member_epoch: 0 or more
     """
 
-    group_id: str
-    member_id: MemberId
-    member_epoch: MemberEpoch
+    group_id: Text
+    member_id: Annotated[MemberId, COMPACT_STRING]
+    member_epoch: Annotated[MemberEpoch, INT32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +44,9 @@ class SelectedAssignor:
     :param reason: why the metadata have changed, as the assignor numbers reasons
     """
 
-    version: int
-    reason: int = 0
-    metadata: bytes = b""
+    version: Int16
+    reason: Int8 = 0
+    metadata: Bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +63,16 @@ class PreparedMember:
     :param assigned_metadata: what the assignor sent it with the last target assignment
     """
 
-    member_id: MemberId
-    member_epoch: MemberEpoch
-    instance_id: str = ""
-    assignor: SelectedAssignor
-    connectors_and_tasks: tuple[ConnectorsAndTasks, ...] = ()
-    assigned_version: int = 0
-    assigned_metadata: bytes = b""
+    member_id: Annotated[MemberId, COMPACT_STRING]
+    member_epoch: Annotated[MemberEpoch, INT32]
+    instance_id: Text = ""
+    assignor: Annotated[SelectedAssignor, struct_of(SelectedAssignor)]
+    connectors_and_tasks: Units = ()
+    assigned_version: Annotated[Int16, Tag(0)] = 0
+    assigned_metadata: Annotated[Bytes, Tag(1)] = b""
+
+
+_MEMBERS: Final = CompactArrayOf(struct_of(PreparedMember))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,59 +93,12 @@ class ConnectGroupPrepareAssignmentResponse:
         tasks are lost, and not new
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    group_epoch: GroupEpoch = GroupEpoch(0)
-    assignor_name: str = ""
-    members: tuple[PreparedMember, ...] = ()
-    connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
-    scheduled_rebalance_max_delay_ms: int = -1
-    departed: tuple[PreparedMember, ...] = ()
-
-
-REQUEST: Final = Struct(
-    "ConnectGroupPrepareAssignmentRequest",
-    ConnectGroupPrepareAssignmentRequest,
-    (Field("GroupId", COMPACT_STRING), Field("MemberId", COMPACT_STRING), Field("MemberEpoch", INT32)),
-)
-
-_ASSIGNOR: Final = Struct(
-    "Assignor",
-    SelectedAssignor,
-    (Field("Version", INT16), Field("Reason", INT8), Field("Metadata", COMPACT_BYTES)),
-)
-
-_MEMBER: Final = Struct(
-    "Member",
-    PreparedMember,
-    (
-        Field("MemberId", COMPACT_STRING),
-        Field("MemberEpoch", INT32),
-        Field("InstanceId", COMPACT_STRING),
-        Field("Assignor", _ASSIGNOR),
-        Field("ConnectorsAndTasks", CONNECTORS_AND_TASKS),
-    ),
-    (
-        TaggedField(0, Field("AssignedVersion", INT16), 0),
-        TaggedField(1, Field("AssignedMetadata", COMPACT_BYTES), b""),
-    ),
-)
-
-RESPONSE: Final = Struct(
-    "ConnectGroupPrepareAssignmentResponse",
-    ConnectGroupPrepareAssignmentResponse,
-    (
-        Field("ThrottleTimeMs", INT32),
-        Field("ErrorCode", INT16),
-        Field("ErrorMessage", COMPACT_NULLABLE_STRING),
-        Field("GroupEpoch", INT32),
-        Field("AssignorName", COMPACT_STRING),
-        Field("Members", CompactArrayOf(_MEMBER)),
-    ),
-    (
-        TaggedField(0, Field("ConnectorsTasks", CONNECTORS_AND_TASKS), ()),
-        TaggedField(1, Field("ScheduledRebalanceMaxDelayMs", INT32), -1),
-        TaggedField(2, Field("Departed", CompactArrayOf(_MEMBER)), ()),
-    ),
-)
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: NullableText = None
+    group_epoch: Annotated[GroupEpoch, INT32] = GroupEpoch(0)
+    assignor_name: Text = ""
+    members: Annotated[tuple[PreparedMember, ...], _MEMBERS] = ()
+    connectors_tasks: Annotated[Units, Tag(0)] = ()
+    scheduled_rebalance_max_delay_ms: Annotated[Int32, Tag(1)] = -1
+    departed: Annotated[tuple[PreparedMember, ...], _MEMBERS, Tag(2)] = ()
