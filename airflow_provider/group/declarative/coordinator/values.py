@@ -24,7 +24,7 @@ from airflow_provider.group.declarative.protocol.model import (
     MemberTarget,
     TargetAssignment,
 )
-from airflow_provider.group.declarative.protocol.units import assignors_of, client_assignors_of, tasks_of, units_of
+from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
 from airflow_provider.group.declarative.protocol.wire.assignment_values import (
     ConnectWorkerGroupCurrentMemberAssignmentValue,
     ConnectWorkerGroupTargetAssignmentValue,
@@ -84,7 +84,7 @@ def _member_value(epoch: GroupEpoch, member: Member) -> ConnectWorkerGroupMember
         instance_id=member.instance_id or "",
         client_id=member.client_id,
         client_host=member.client_host,
-        assignors=assignors_of(member.client_assignors),
+        assignors=member.client_assignors,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
     )
 
@@ -101,7 +101,7 @@ def member_of(value: object) -> Member | None:
         instance_id=value.instance_id or None,
         client_id=value.client_id,
         client_host=value.client_host,
-        client_assignors=client_assignors_of(value.assignors),
+        client_assignors=value.assignors,
     )
 
 

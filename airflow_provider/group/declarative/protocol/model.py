@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NewType
 
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 
 GroupEpoch = NewType("GroupEpoch", int)
@@ -47,26 +48,6 @@ class MemberState(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientAssignor:
-    """An assignor that a member can run.
-
-    :param name: the same at all members that can run it
-    :param reason: why its metadata have changed, as the assignor numbers reasons
-    :param minimum_version: the lowest version of metadata that it can read
-    :param maximum_version: the highest version of metadata that it can read
-    :param version: the version of ``metadata``
-    :param metadata: what the assignor says of this member
-    """
-
-    name: str
-    minimum_version: int
-    maximum_version: int
-    version: int
-    reason: int = 0
-    metadata: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """What a member has said of itself in its heartbeats. The proposal calls it a Worker.
 
@@ -83,7 +64,7 @@ class Member:
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    client_assignors: tuple[ClientAssignor, ...] = ()
+    client_assignors: tuple[Assignor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,11 @@
-"""Converts tasks and assignors between messages and values."""
+"""Converts tasks between messages and values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.group.declarative.protocol.model import ClientAssignor
-from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.parts import ConnectorsAndTasks
 from airflow_provider.values.model import NO_TASKS, PLANNER_INDEX, TaskId, Tasks
 
 _NOTHING: Final[tuple[ConnectorsAndTasks, ...]] = ()
@@ -32,33 +31,3 @@ def tasks_of(units: Iterable[ConnectorsAndTasks]) -> Tasks:
         tasks.update(unit.tasks)
         tasks.update(TaskId(job, PLANNER_INDEX) for job in unit.connectors)
     return frozenset(tasks) if tasks else NO_TASKS
-
-
-def client_assignors_of(assignors: Iterable[Assignor]) -> tuple[ClientAssignor, ...]:
-    """Assignors as values."""
-    return tuple(
-        ClientAssignor(
-            name=one.name,
-            minimum_version=one.minimum_version,
-            maximum_version=one.maximum_version,
-            version=one.version,
-            reason=one.reason,
-            metadata=one.metadata,
-        )
-        for one in assignors
-    )
-
-
-def assignors_of(assignors: Iterable[ClientAssignor]) -> tuple[Assignor, ...]:
-    """Assignors as in messages."""
-    return tuple(
-        Assignor(
-            name=one.name,
-            minimum_version=one.minimum_version,
-            maximum_version=one.maximum_version,
-            reason=one.reason,
-            version=one.version,
-            metadata=one.metadata,
-        )
-        for one in assignors
-    )

@@ -18,7 +18,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from airflow_provider.group.declarative.protocol.model import ClientAssignor, Member
+from airflow_provider.group.declarative.protocol.model import Member
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import MemberId
 
@@ -85,16 +86,16 @@ def unsupported(members: Mapping[MemberId, Member], member_id: MemberId, member:
     return f"worker {member_id} has no assignor in common with all others: {'; '.join(problems)}"
 
 
-def _shared(members: Mapping[MemberId, Member]) -> dict[str, dict[MemberId, ClientAssignor]]:
+def _shared(members: Mapping[MemberId, Member]) -> dict[str, dict[MemberId, Assignor]]:
     """The assignors that all members have, by name and member."""
-    by_name: dict[str, dict[MemberId, ClientAssignor]] = {}
+    by_name: dict[str, dict[MemberId, Assignor]] = {}
     for member_id, member in members.items():
         for assignor in member.client_assignors:
             by_name.setdefault(assignor.name, {})[member_id] = assignor
     return {name: of_each for name, of_each in by_name.items() if len(of_each) == len(members)}
 
 
-def _read_all_versions(of_each: Mapping[MemberId, ClientAssignor]) -> list[MemberId]:
+def _read_all_versions(of_each: Mapping[MemberId, Assignor]) -> list[MemberId]:
     """The members that read all versions that any of them reads."""
     lowest, highest = _span(of_each.values())
     return [
@@ -104,7 +105,7 @@ def _read_all_versions(of_each: Mapping[MemberId, ClientAssignor]) -> list[Membe
     ]
 
 
-def _span(assignors: Iterable[ClientAssignor]) -> tuple[int, int]:
+def _span(assignors: Iterable[Assignor]) -> tuple[int, int]:
     ranges = [(assignor.minimum_version, assignor.maximum_version) for assignor in assignors]
     return min(lowest for lowest, _ in ranges), max(highest for _, highest in ranges)
 
@@ -116,7 +117,7 @@ def _voted(members: Iterable[Member], usable: Container[str]) -> str:
     return min(votes, key=lambda name: (-votes[name], name))
 
 
-def _conflicts(assignor: ClientAssignor, others: Mapping[MemberId, Member]) -> Iterator[str]:
+def _conflicts(assignor: Assignor, others: Mapping[MemberId, Member]) -> Iterator[str]:
     """The members that do not have the assignor in a version of its range, in words."""
     lowest, highest = assignor.minimum_version, assignor.maximum_version
     for member_id, other in others.items():
@@ -128,7 +129,7 @@ def _conflicts(assignor: ClientAssignor, others: Mapping[MemberId, Member]) -> I
             yield f"worker {member_id} reads versions {theirs} of {assignor.name!r}, and not {lowest} to {highest}"
 
 
-def _too_narrow(name: str, of_each: Mapping[MemberId, ClientAssignor]) -> str:
+def _too_narrow(name: str, of_each: Mapping[MemberId, Assignor]) -> str:
     lowest, highest = _span(of_each.values())
     by_range: dict[str, list[str]] = {}
     for member_id, assignor in of_each.items():

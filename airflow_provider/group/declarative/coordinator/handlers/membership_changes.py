@@ -25,7 +25,6 @@ from airflow_provider.group.declarative.protocol.model import (
     MemberState,
     TargetAssignment,
 )
-from airflow_provider.group.declarative.protocol.units import client_assignors_of
 from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
@@ -46,7 +45,7 @@ def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: 
             client_host=event.client_host,
         )
     if heartbeat.client_assignors:
-        member = replace(member, client_assignors=client_assignors_of(heartbeat.client_assignors))
+        member = replace(member, client_assignors=heartbeat.client_assignors)
     return member
 
 

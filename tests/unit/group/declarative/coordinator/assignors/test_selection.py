@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.group.declarative.coordinator.assignors.selection import NobodyFits, Selected, select, unsupported
-from airflow_provider.group.declarative.protocol.model import ClientAssignor, Member
+from airflow_provider.group.declarative.protocol.model import Member
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.values.model import MemberId
 
 patient = settings(deadline=None)
@@ -18,7 +19,7 @@ def member(**ranges: tuple[int, int]) -> Member:
     return Member(
         rebalance_timeout_ms=60_000,
         client_assignors=tuple(
-            ClientAssignor(name=name, minimum_version=lowest, maximum_version=highest, version=lowest)
+            Assignor(name=name, minimum_version=lowest, maximum_version=highest, version=lowest)
             for name, (lowest, highest) in ranges.items()
         ),
     )
@@ -136,7 +137,7 @@ def test_the_chosen_one_reads_all_versions(
 @patient
 @given(members=GROUPS, newcomer=MEMBERS)
 def test_who_is_let_in_overlaps_with_everybody(members: dict[MemberId, Member], newcomer: Member) -> None:
-    def overlap(one: ClientAssignor, other: ClientAssignor) -> bool:
+    def overlap(one: Assignor, other: Assignor) -> bool:
         return one.name == other.name and any(
             one.minimum_version <= version <= one.maximum_version
             for version in range(other.minimum_version, other.maximum_version + 1)

@@ -28,7 +28,6 @@ from airflow_provider.group.declarative.member.computing import group_of
 from airflow_provider.group.declarative.member.computing import installed as handed
 from airflow_provider.group.declarative.protocol.model import (
     AssignmentEpoch,
-    ClientAssignor,
     CurrentAssignment,
     GroupEpoch,
     Member,
@@ -53,6 +52,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignmen
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.values.model import MemberId, TaskId, Tasks
 
 patient = settings(deadline=None)
@@ -65,7 +65,7 @@ NOW_MS = 1_700_000_000_000
 
 def member(facts: WorkerFacts | None = None, instance_id: str | None = None) -> Member:
     said = ASSIGNOR.metadata(facts or WorkerFacts())
-    client = ClientAssignor(
+    client = Assignor(
         name=ASSIGNOR.name,
         minimum_version=1,
         maximum_version=2,
