@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -30,7 +30,7 @@ from airflow_provider.state.records import (
     task_name,
 )
 from airflow_provider.state.views.placed import Placed, PlacedTask, Restart, Wanted
-from airflow_provider.state.views.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
+from airflow_provider.state.views.topic_view import TopicView, put, read_value
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
 
@@ -239,8 +239,7 @@ def _steering(key: Key, value: bytes) -> _Steering:
 class JobsView(TopicView[JobsSnapshot]):
     """Builds a :class:`JobsSnapshot` from the records of a jobs topic."""
 
-    def __init__(self, on_unreadable: Callable[[Unreadable], None] = ignore_unreadable) -> None:
-        super().__init__(on_unreadable)
+    def _clear(self) -> None:
         self._jobs: dict[str, JobDefinition] = {}
         self._defined_at: dict[str, int] = {}
         self._replaced_at: dict[str, int] = {}
@@ -315,22 +314,6 @@ class JobsView(TopicView[JobsSnapshot]):
             oldest = next(iter(self._removed_at))
             del self._removed_at[oldest]
             self._removals.pop(oldest, None)
-
-    def _clear(self) -> None:
-        self._jobs.clear()
-        self._defined_at.clear()
-        self._replaced_at.clear()
-        self._removed_at.clear()
-        self._removals.clear()
-        self._plans.clear()
-        self._controls.clear()
-        self._asked_at.clear()
-        self._halts.clear()
-        self._task_halts.clear()
-        self._rebalance = None
-        self._restarts.clear()
-        self._task_restarts.clear()
-        self._levels.clear()
 
     def _take_snapshot(self) -> JobsSnapshot:
         return JobsSnapshot(

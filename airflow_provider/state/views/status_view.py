@@ -257,6 +257,9 @@ class StatusView(TopicView[StatusSnapshot]):
         super().__init__(on_unreadable)
         self._clock = clock
         self._on_stale = on_stale
+        self._owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = Memo()
+
+    def _clear(self) -> None:
         self._group: GroupRecord | None = None
         self._workers: dict[WorkerId, WorkerStatus] = {}
         self._tasks: dict[TaskId, TaskStatus] = {}
@@ -265,7 +268,6 @@ class StatusView(TopicView[StatusSnapshot]):
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
         self._changed: set[TaskId] = set()
         self._point = Point()
-        self._owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = Memo()
 
     def _parse(self, key: Key, value: bytes | None) -> StatusRecord | None:
         if key.kind not in (KeyKind.GROUP, KeyKind.WORKER, KeyKind.TASK):
@@ -337,16 +339,6 @@ class StatusView(TopicView[StatusSnapshot]):
     def _reject(self, key: str, winner: StatusRecord) -> None:
         self._overwritten[key] = winner
         self._on_stale(key, winner)
-
-    def _clear(self) -> None:
-        self._group = None
-        self._workers.clear()
-        self._tasks.clear()
-        self._tasks_seen = None
-        self._changed.clear()
-        self._point = Point()
-        self._overwritten.clear()
-        self._unended.clear()
 
     def _take_snapshot(self) -> StatusSnapshot:
         if self._tasks_seen is None:

@@ -105,6 +105,7 @@ class TopicView(ABC, Generic[S]):
         self._renewals = 0
         self._snapshot: S | None = None
         self._news = About.NOTHING
+        self._clear()
 
     @property
     def offset(self) -> int:
@@ -202,7 +203,7 @@ class TopicView(ABC, Generic[S]):
 
     @abstractmethod
     def _clear(self) -> None:
-        """Forget every record."""
+        """Begin without any record."""
 
     @abstractmethod
     def _take_snapshot(self) -> S: ...
