@@ -42,7 +42,7 @@ class Held:
     @property
     def state(self) -> MemberState | None:
         worker = self.trigger._exit_requests.worker  # noqa: SLF001  nobody else has a reason to look
-        return None if worker is None else getattr(worker.member, "state", None)
+        return None if worker is None else getattr(worker._worker.member, "state", None)  # noqa: SLF001  likewise
 
 
 class Triggerer:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from airflow_provider.assignment.model import Absence
-from airflow_provider.group.membership import Membership
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -122,11 +121,6 @@ class SteadyWorker:
     def applied(self) -> Epoch:
         """As :meth:`Worker.applied <airflow_provider.worker.worker.Worker.applied>`."""
         return self._worker.applied()
-
-    @property
-    def member(self) -> Membership:
-        """Its present membership."""
-        return self._worker.member
 
     async def run(self) -> Outcome:
         """As :meth:`Worker.run <airflow_provider.worker.worker.Worker.run>`; it never ends by standing back."""

@@ -67,7 +67,7 @@ def main() -> None:
     said = None
     while not signalled.wait(0.02):
         if server.served != said:
-            said = server.served
+            said = set(server.served)
             print("serves", *sorted(said), flush=True)
     server.close()
     print("closed", flush=True)

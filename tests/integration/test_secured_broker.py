@@ -155,7 +155,7 @@ async def listen(settings: KafkaSettings, group: str, name: str) -> None:
     watched = Watched(kafka_conn_id="", group=group, kinds=kinds, bookmark=f"{group}.watcher.troubles")
     stream = EventStream(watched)
     following = asyncio.ensure_future(stream.follow(settings))
-    begun = asyncio.ensure_future(stream.begun())
+    begun = asyncio.ensure_future(stream._reachable.wait())
     try:
         await asyncio.wait((following, begun), return_when=asyncio.FIRST_COMPLETED, timeout=DEADLINE_S)
         if following.done():

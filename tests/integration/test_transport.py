@@ -130,7 +130,7 @@ async def group(transport: GroupTransport, group_id: str) -> Group:
 async def test_the_first_member_leads_and_is_told_of_itself(group: Group) -> None:
     joined = await group.join("first", metadata=b"\x00\x01binary")
     assert (joined.error, joined.generation, joined.protocol) == (NONE, 1, "sessioned")
-    assert joined.is_leader
+    assert joined.leader == joined.member_id
     assert not joined.skip_assignment
     assert [(each.member_id, each.group_instance_id, each.metadata) for each in joined.members] == [
         (joined.member_id, "first", b"\x00\x01binary")
@@ -143,8 +143,8 @@ async def test_the_first_member_leads_and_is_told_of_itself(group: Group) -> Non
 async def test_a_heartbeat_announces_a_second_member_and_both_get_the_assignment_of_the_leader(group: Group) -> None:
     first, second = await group.of_two()
     assert (first.generation, second.generation) == (2, 2)
-    assert first.is_leader
-    assert not second.is_leader
+    assert first.leader == first.member_id
+    assert second.leader != second.member_id
     assert {each.group_instance_id for each in first.members} == {"first", "second"}
     assert second.members == ()
 

@@ -77,11 +77,6 @@ class JoinResponse:
     skip_assignment: bool = False
     members: tuple[JoinMember, ...] = ()
 
-    @property
-    def is_leader(self) -> bool:
-        """Whether this member leads the generation."""
-        return self.error is KafkaErrorCode.NONE and self.leader == self.member_id
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -78,23 +77,6 @@ class TopicWriter:
         self._thread = threading.Thread(target=self._run, name="cospark-topic-writer", daemon=True)
         self._thread.start()
 
-    def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:
-        """Write one record. The value None deletes the key.
-
-        :returns: a future with the record's offset; it may fail with a :class:`TopicError`
-        """
-        future: Future[int] = Future()
-        future.set_running_or_notify_cancel()
-
-        def stored(offset: int, error: TopicError | None) -> None:
-            if error is None:
-                future.set_result(offset)
-            else:
-                future.set_exception(error)
-
-        self._produce(NewRecord(topic, key, value), stored)
-        return future
-
     def write(self, *records: NewRecord) -> asyncio.Future[None]:
         """Write records.
 
@@ -105,7 +87,7 @@ class TopicWriter:
         all_stored: asyncio.Future[None] = loop.create_future()
         left, failed = len(records), None
 
-        def stored(_offset: int, error: TopicError | None) -> None:
+        def stored(error: TopicError | None) -> None:
             nonlocal left, failed
             with self._outcomes_lock:
                 left, failed = left - 1, failed or error
@@ -118,19 +100,17 @@ class TopicWriter:
             self._tell()  # all of them may have been refused already
         return all_stored
 
-    def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
-        def delivered(error: KafkaError | None, message: Message | None) -> None:
+    def _produce(self, record: NewRecord, stored: Callable[[TopicError | None], None]) -> None:
+        def delivered(error: KafkaError | None, _message: Message | None) -> None:
             if error is None:
                 self._outage.is_back()
-                stored((message and message.offset()) or 0, None)
-            else:
-                stored(0, self._explain(record, error))
+            stored(None if error is None else self._explain(record, error))
 
         topic, key, value = record
         try:
             self._producer.produce(topic, key=key.encode(), value=value, partition=0, delivered=delivered)
         except (KafkaException, BufferError, TopicError) as refused:
-            stored(0, self._explain_refusal(record, refused))
+            stored(self._explain_refusal(record, refused))
 
     def _tell(self) -> None:
         """Wake each loop once for all results so far, because a call into another thread's loop costs a system call."""

@@ -152,10 +152,6 @@ class EventStream:
                     log.warning("%s is interrupted: %s; trying again", self, problem)
             await asyncio.sleep(_AGAIN_S)
 
-    async def begun(self) -> None:
-        """Wait until the bookmark exists in Kafka, and Kafka can be reached."""
-        await self._reachable.wait()
-
     async def follow(self, settings: KafkaSettings) -> None:
         """Deliver events for ever.
 

@@ -8,7 +8,6 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -132,7 +131,7 @@ async def test_each_record_is_written_or_told_as_failed_after_a_fatal_error(
     assert sorted([*failed, *stored(brokers, "g.status", 1)]) == [b"0", b"1", b"2", b"3"]
 
 
-def test_what_has_no_result_when_its_writer_is_closed_has_failed(
+async def test_what_has_no_result_when_its_writer_is_closed_has_failed(
     brokers: MockBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_provider.kafka.topics import producer
@@ -140,9 +139,10 @@ def test_what_has_no_result_when_its_writer_is_closed_has_failed(
     monkeypatch.setattr(producer, "_FLUSH_S", 0.05)
     writer = TopicWriter({"bootstrap.servers": brokers.servers}, Outage(brokers.servers))
     brokers.go()
-    written: Future[int] = writer.send("g.status", "a", b"1")
+    written = writer.write(NewRecord("g.status", "a", b"1"))
     writer.close()
-    assert isinstance(written.exception(timeout=0), TopicError)
+    with pytest.raises(TopicError):
+        await written
 
 
 @pytest.mark.parametrize(("api", "error"), ENDS)

@@ -114,11 +114,6 @@ class Coordinator:
         member = None if desk is None else desk.state.members.get(member_id)
         return None if member is None else member.instance_id
 
-    def stuck(self, group_id: str) -> str | None:
-        """Why no target is computed for the group's epoch; None: there is one, or one is computed."""
-        desk = self._desks.get(group_id)
-        return None if desk is None else desk.stuck
-
     def claims(self, group_id: str) -> BridgeClaims:
         """What a new bridge of the group says it owns."""
         desk = self._desks.get(group_id)

@@ -81,6 +81,7 @@ class ShardServer:
     :param bridges: the bridges to classic groups; None: groups have none
     :param observer: hears how shards are served; None: nobody does
     :ivar problem: why no shards are served, if this is known
+    :ivar served: the shards that are loaded in this process
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class ShardServer:
         self._sessions_ms: dict[int, int] = {}
         self._shards: dict[int, Shard] = {}
         self._paused: set[int] = set()
-        self._loaded: set[int] = set()
+        self.served: set[int] = set()
         self._jobs = JobsFollower(settings)
         self._bridges = bridges
         self._orders: queue.SimpleQueue[Callable[[Consumer], None]] = queue.SimpleQueue()
@@ -119,11 +120,6 @@ class ShardServer:
     def refusal(self) -> LastingError | None:
         """Why no shards are served, if that lasts until people act."""
         return self.problem if isinstance(self.problem, LastingError) else None
-
-    @property
-    def served(self) -> frozenset[int]:
-        """The shards that are loaded in this process."""
-        return frozenset(self._loaded)
 
     def start(self) -> None:
         self._thread.start()
@@ -207,7 +203,7 @@ class ShardServer:
         while not self._orders.empty():
             self._orders.get()(consumer)
         for number, shard in self._shards.items():
-            if number in self._loaded and (len(shard.inbox) > FULL) is not (number in self._paused):
+            if number in self.served and (len(shard.inbox) > FULL) is not (number in self._paused):
                 self._pause(consumer, number, paused=number not in self._paused)
         if self._observer is not None:
             self._observer.unserved({number: shard.unserved_s for number, shard in self._shards.items()})
@@ -291,7 +287,7 @@ class ShardServer:
 
     def _ready(self, shard: Shard) -> None:
         if self._shards.get(shard.shard) is shard:
-            self._loaded.add(shard.shard)
+            self.served.add(shard.shard)
 
     def _starved(self, shard: Shard, wrong: ShardError) -> None:
         """Have this process serve with a new consumer, because this one reads no more.
@@ -305,7 +301,7 @@ class ShardServer:
         """Serve a fenced shard again if this process still has it after a pause: a former coordinator has fenced it."""
         if self._shards.get(shard.shard) is not shard:
             return
-        self._loaded.discard(shard.shard)
+        self.served.discard(shard.shard)
         self._sessions_ms[shard.shard] = shard.session_ms
         self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)
         self._pause(consumer, shard.shard, paused=True)
@@ -335,7 +331,7 @@ class ShardServer:
     def _drop(self, numbers: Iterable[int]) -> None:
         ending = [shard for number in numbers if (shard := self._shards.pop(number, None)) is not None]
         for shard in ending:
-            self._loaded.discard(shard.shard)
+            self.served.discard(shard.shard)
             self._paused.discard(shard.shard)
             shard.end()
         for shard in ending:

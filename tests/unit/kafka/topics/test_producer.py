@@ -201,7 +201,7 @@ async def test_a_producer_is_destroyed_when_no_call_is_under_way(monkeypatch: py
     writer = TopicWriter({}, Outage("nowhere:9"))
     try:
         await eventually(polled.is_set)
-        writer.send("g.status", "task:a:0", b"")
+        writer.write(NewRecord("g.status", "task:a:0", b""))
         assert not destroyed_by
         back.set()
         await eventually(lambda: destroyed_by)
@@ -240,9 +240,9 @@ async def test_what_is_given_up_is_told_of_once(held: HeldProducer, monkeypatch:
     writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
     try:
         with pytest.raises(UnsureError):
-            await asyncio.wrap_future(writer.send("g.status", "task:a:0", b""))
+            await writer.write(NewRecord("g.status", "task:a:0", b""))
         held.stores_at_once = True
-        assert await asyncio.wrap_future(writer.send("g.status", "task:a:0", b"")) == 7
+        await writer.write(NewRecord("g.status", "task:a:0", b""))
     finally:
         writer.close()
 

@@ -13,12 +13,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import DEADLINE_S
 
 from airflow_provider.assignment.model import LeaveReason, Memory, Move, MoveReason
 from airflow_provider.kafka.topics.errors import TooLargeError
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.producer import TopicWriter
+from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
 from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
@@ -231,11 +230,11 @@ def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_nothing_is_written_that_nobody_would_read() -> None:
+async def test_nothing_is_written_that_nobody_would_read() -> None:
     writer = TopicWriter({"bootstrap.servers": "127.0.0.1:9"}, Outage("127.0.0.1:9"))
     try:
         with pytest.raises(TooLargeError, match="or 16777216 before compression"):
-            writer.send("g.jobs", "plan:a", b" " * (LARGEST_VALUE + 1)).result(timeout=DEADLINE_S)
+            await writer.write(NewRecord("g.jobs", "plan:a", b" " * (LARGEST_VALUE + 1)))
     finally:
         writer.close()
 

@@ -246,10 +246,10 @@ class TestNobodyFits:
         shard.compute(W1, {})
         shard.heartbeat(W1, 0)
         shard.join(W2, client_assignors=(replace(COOPERATIVE, minimum_version=1, maximum_version=5),))
-        assert "0 to 5" in str(shard.coordinator.stuck("g"))
+        assert "0 to 5" in str(shard.coordinator._desks["g"].stuck)
         assert shard.group.target.epoch == 1
         shard.leave(W2)
-        assert shard.coordinator.stuck("g") is None
+        assert shard.coordinator._desks["g"].stuck is None
         assert shard.heartbeat(W1, 1).error_code == Code.COMPUTE_ASSIGNMENT
 
 
