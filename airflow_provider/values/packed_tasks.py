@@ -100,7 +100,6 @@ class PackedTasks:
         return len(self.packed) // _NUMBER
 
     def jobs(self) -> list[str]:
-        """The names of the jobs."""
         ends = list(accumulate(self._lengths()))
         places = map(slice, [0, *ends], ends)
         if self.names.isascii():

@@ -111,7 +111,6 @@ class Driving(ABC, Generic[S]):
         return error
 
     def story(self) -> str:
-        """The last events and commands, for the log."""
         return str(self._story)
 
     # ---- what the worker reports

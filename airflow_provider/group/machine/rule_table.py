@@ -35,7 +35,6 @@ def on(event: type[E], handler: Callable[[M, E], None], *phases: P) -> Rule[M, P
 
 
 def rules(*of_phase: Rule[M, P]) -> Rules[M, P]:
-    """The rules of one phase, as the table has them."""
     return {rule.event: rule for rule in of_phase}
 
 

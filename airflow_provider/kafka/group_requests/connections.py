@@ -109,7 +109,6 @@ class Connections:
         self._nodes[node] = address
 
     async def nodes(self) -> list[NodeId]:
-        """Ask for the brokers of the cluster."""
         response = await self.ask_any(MetadataRequest([]))
         self._nodes = {NodeId(node): Address(host, port) for node, host, port, *_ in response.brokers}
         return list(self._nodes)

@@ -240,7 +240,6 @@ class GroupTopics(FollowedTopics):
         return plan
 
     async def publish_control(self, control: ControlRecord) -> None:
-        """Write a request to a worker."""
         action = "scale" if control.action is ControlAction.LEAVE_SOON else control.action.value
         await self._write_all(
             NewRecord(self.names.jobs, control_key(control.worker), encode(control.to_json())),
@@ -276,7 +275,6 @@ class GroupTopics(FollowedTopics):
             await self._put(self.names.status, task_key(last.task), None)
 
     async def publish_worker(self, status: WorkerStatus) -> None:
-        """Write the status of a worker."""
         await self._put(self.names.status, worker_key(status.worker), status.to_json())
 
     async def encode_group(self, record: GroupRecord) -> EncodedRound:

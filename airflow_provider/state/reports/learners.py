@@ -136,7 +136,6 @@ def learners(status: StatusSnapshot) -> tuple[LearnerTask, ...]:
 
 
 def given_up(status: StatusSnapshot) -> tuple[GivenUp, ...]:
-    """All given up tasks of a group, sorted."""
     record = status.group
     found = [
         GivenUp(task=task, learner=worker, learned=status.owner_of(task), error=errors.get(task, otherwise))
@@ -163,7 +162,6 @@ def _errors(status: StatusSnapshot, worker: WorkerId) -> Mapping[TaskId, str]:
 
 
 def by_owner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[LearnerTask]]:
-    """Group learner tasks by their owners."""
     owned: defaultdict[WorkerId, list[LearnerTask]] = defaultdict(list)
     for learner in all_learners:
         if learner.learned is not None:
@@ -172,7 +170,6 @@ def by_owner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[Lear
 
 
 def by_learner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[LearnerTask]]:
-    """Group learner tasks by their learners."""
     learning: defaultdict[WorkerId, list[LearnerTask]] = defaultdict(list)
     for learner in all_learners:
         learning[learner.learner].append(learner)

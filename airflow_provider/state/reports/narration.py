@@ -77,7 +77,6 @@ def _lessons(record: GroupRecord, label: Label) -> Iterator[str]:
 
 
 def move_in_words(task: TaskId, move: Move, label: Label = str, outlives: Outlives = ends_with_its_worker) -> str:
-    """The move of one task, and why."""
     it = label(task)
     if move.target is None and move.reason is not MoveReason.DELETED and outlives(task):
         return f"{it} leaves {move.source}, and keeps running: {why(move)}"

@@ -67,7 +67,6 @@ def sentence(task: TaskId, move: Move) -> str:
 
 
 def lesson_sentence(task: TaskId, move: Move) -> str:
-    """Which worker learns a task, and why."""
     return f"{move.target} learns {task}: {why(replace(move, target=None))}"  # its owner still has it
 
 

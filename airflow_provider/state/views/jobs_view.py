@@ -150,7 +150,6 @@ class JobsSnapshot:
         return self.is_stopped(task.job) or self.halt_of_task(task) is not None
 
     def stopped_tasks(self) -> frozenset[TaskId]:
-        """The tasks that were stopped singly."""
         return frozenset(task for task in self.task_halts if self.halt_of_task(task) is not None)
 
     def restart_since(self, task: TaskId, offset: int) -> Restart | None:

@@ -72,7 +72,6 @@ def begun(conn: str, group: str) -> GroupPage:
 
 
 def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
-    """The head of a group that is being read."""
     known = seen.whole and not seen.missing
     return Head(
         conn=conn,

@@ -66,7 +66,6 @@ class JobLine:
 
 
 def job_lines(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[JobLine, ...]:
-    """The jobs of a group, by name."""
     times = finished_times(jobs, status)
     there = present(status)
     slots = sum(status.workers[name].slots for name in there if name in status.workers)

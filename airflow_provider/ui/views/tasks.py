@@ -165,7 +165,6 @@ def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery, status: StatusSnapshot) -> TaskPage:
-    """The page of tasks that a query asks for."""
     wanted = list(filter(_filter_of(query), tasks))
     counts = Counter(found.state for found in wanted)
     if query.state is not None:

@@ -73,7 +73,6 @@ class Releases:
             self._release_now(tasks - unwritten)
 
     def release_all(self) -> None:
-        """Release all that wait."""
         if self._waiting:
             self._release_now(frozenset(self._waiting))
 

@@ -35,7 +35,6 @@ class Steps:
             self._found(bug)
 
     async def cancel(self) -> None:
-        """Cancel what is still running."""
         for step in self._running:
             step.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

@@ -86,7 +86,6 @@ def answer(
 
 
 def recorded(record: ClassicRecord, decided: LearnerAssignment, states: States) -> ClassicRecord:
-    """The record with the learner tasks and lessons added."""
     return replace(
         record,
         learning={worker: tasks for worker, tasks in decided.learning.items() if tasks},

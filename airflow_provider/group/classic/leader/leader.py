@@ -58,7 +58,6 @@ class LeaderAnswer:
 
 
 def lead(call: Call) -> LeaderAnswer:
-    """Compute the assignments of all members."""
     names = {_name(member): member.member_id for member in call.members}
     codec = CODECS[call.protocol]
     states: dict[WorkerId, Any] = {}

@@ -157,7 +157,6 @@ class Cursor:
 
     @classmethod
     def over(cls, data: bytes) -> Cursor:
-        """A cursor over all of ``data``."""
         return cls(data, at=0, end=len(data))
 
     @property

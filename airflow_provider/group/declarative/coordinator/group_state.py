@@ -32,7 +32,6 @@ the preferred one first. The members of a group have few different kinds.
 
 
 def kind_of(member: Member) -> Kind:
-    """The kind of a member."""
     return tuple((one.name, one.minimum_version, one.maximum_version) for one in member.client_assignors)
 
 

@@ -212,6 +212,5 @@ def on_timer_while_leaving(member: Transition, event: TimerFired) -> None:
 
 
 def _end_as_left(member: Transition) -> None:
-    """End as a member that has left."""
     member.own_nothing()
     member.end(Phase.LEFT, StopReason.LEAVING, error=None)

@@ -21,7 +21,6 @@ class Complaints:
         self._heard: list[Unreadable] = []
 
     def add(self, record: Unreadable) -> None:
-        """Add a record that can't be read."""
         self._heard.append(record)
 
     def tell(self) -> None:

@@ -45,7 +45,6 @@ class TimelineFeed:
             return self._view.timeline(since)
 
     def attempts_of(self, task: TaskId) -> tuple[Attempt, ...]:
-        """The attempts of a task."""
         with self._lock:
             return self._view.attempts_of(task)
 

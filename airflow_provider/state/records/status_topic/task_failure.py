@@ -34,5 +34,4 @@ class TaskFailure(Plain):
 
     @property
     def line(self) -> str:
-        """The message in one line."""
         return "; ".join(part.rstrip(":") for line in self.message.splitlines() if (part := line.strip()))

@@ -97,7 +97,6 @@ def how_it_is(worker: WorkerStatus) -> dict[str, Any]:
 
 
 def state_in_words(worker: Mapping[str, Any]) -> str:
-    """The state of a worker in words."""
     going = ""
     if worker["drains"]:
         going = "drains, because the group learns no tasks" if worker["leaves_soon"] else "drains"

@@ -39,7 +39,6 @@ class Crossing:
             self.open(group)
 
     def open(self, group: str) -> None:
-        """Open the bridge of a group."""
         self._opened.add(group)
         self._told.pop(group, None)
         self._bridges.open(group, self._machine.claims(group), self._say)

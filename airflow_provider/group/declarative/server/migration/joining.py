@@ -45,7 +45,6 @@ class Joining:
 
     @property
     def groups(self) -> Container[str]:
-        """The groups with waiting requests."""
         return self._waiting
 
     def keeps(self, event: RequestArrived, now_ms: int) -> bool:

@@ -22,7 +22,6 @@ class Held:
         return len(self._addresses)
 
     def add(self, request: int, address: ReplyAddress) -> None:
-        """Add a request."""
         self._addresses[request] = address
 
     def answer(self, request: int) -> ReplyAddress | None:

@@ -126,7 +126,6 @@ class SharedServers:
 
 
 def _there(server: str, status: StatusSnapshot) -> list[TaskStatus]:
-    """The tasks on this server."""
     return [said for said in status.tasks.values() if said.runs_on == server]
 
 

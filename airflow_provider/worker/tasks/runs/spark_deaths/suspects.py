@@ -330,7 +330,6 @@ class Suspects:
         return not (there and _wants_solitude(run))
 
     def started(self, run: TaskRun, turn: Turn, *, now_ms: int) -> None:
-        """A task of this turn has started."""
         if run.runs_on and not turn.batch and (turn.only or (run.deaths and run.task not in self.between.returning)):
             self.servers.have_come_again()
         self.between.started(run.task, now_ms=now_ms)

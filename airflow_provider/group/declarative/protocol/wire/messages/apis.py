@@ -193,7 +193,6 @@ REPLIES: Final = _Form(
 def request_of(
     body: RequestBody, *, correlation_id: int, reply_partition: int, client_id: str = "", client_host: str = ""
 ) -> Request:
-    """A request with the header for this body."""
     header = RequestHeader(
         api_key=REQUESTS.key_of(body),
         correlation_id=correlation_id,
