@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider.servers.own_process import tail, watch_over
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 START_S: Final = 300.0
@@ -115,9 +113,7 @@ class OwnServer(ABC):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _close_at_exit(self) -> None:
