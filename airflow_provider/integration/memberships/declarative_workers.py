@@ -30,11 +30,6 @@ class DeclarativeWorkersError(TopicError):
             " they would run the same tasks. Stop them first, or join with group_protocol 'connect'. A worker that was"
             " killed is removed when its session has ended, if a coordinator runs (cospark coordinator)"
         )
-        self.group_id = group_id
-        self.workers = workers
-
-    def __reduce__(self) -> tuple[type[DeclarativeWorkersError], tuple[str, tuple[str, ...]]]:
-        return type(self), (self.group_id, self.workers)
 
 
 async def refuse_beside_declarative_workers(settings: KafkaSettings, group_id: str, topics: GroupTopics) -> None:

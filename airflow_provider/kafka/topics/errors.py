@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from airflow_provider.kafka.errors import CHECK_SERVERS
 from airflow_provider.kafka.topics.rights import Operation, Right
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import TaskId
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class TopicError(Exception):
-    """A topic could not be read or written. The message names the topic and the reason."""
+    """A topic could not be read or written. The message names the topic and the reason.
+
+    Airflow hands errors on to other processes: there they are made again of what they were made of here.
+    """
+
+    _made_of: tuple[object, ...]
+
+    def __new__(cls, *made_of: object) -> Self:
+        error = super().__new__(cls, *made_of)
+        error._made_of = made_of
+        return error
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        return type(self), self._made_of
 
 
 class PassingError(TopicError):
@@ -30,11 +47,7 @@ class BrokerAwayError(PassingError):
             f"no broker answered at {servers} while {doing}{': ' + reason if reason else ''}; {CHECK_SERVERS}"
         )
         self.servers = servers
-        self.doing = doing
         self.reason = reason
-
-    def __reduce__(self) -> tuple[type[BrokerAwayError], tuple[str, str, str]]:
-        return type(self), (self.servers, self.doing, self.reason)
 
 
 class UnsureError(BrokerAwayError):
@@ -57,10 +70,6 @@ class HalfDoneError(TopicError):
         )
         self.job = job
         self.tasks = tuple(tasks)
-        self.failed = failed
-
-    def __reduce__(self) -> tuple[type[HalfDoneError], tuple[str, tuple[TaskId, ...], TopicError]]:
-        return type(self), (self.job, self.tasks, self.failed)
 
 
 class RefusedError(LastingError):
@@ -68,12 +77,6 @@ class RefusedError(LastingError):
 
     def __init__(self, servers: str, reason: str, check: str) -> None:
         super().__init__(f"no connection to {servers}: {reason}; {check}")
-        self.servers = servers
-        self.reason = reason
-        self.check = check
-
-    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str, str]]:
-        return type(self), (self.servers, self.reason, self.check)
 
 
 class RightsError(LastingError):
@@ -93,9 +96,6 @@ class RightsError(LastingError):
             f" grant {these} to {principal or 'that user'}, or use a connection whose user has {them}"
         )
 
-    def __reduce__(self) -> tuple[type[RightsError], tuple[object, ...]]:
-        return type(self), (self.lacking, self.principal)
-
 
 class TopicRightsError(RightsError):
     """The connection's user has no right to an operation on a topic."""
@@ -103,10 +103,6 @@ class TopicRightsError(RightsError):
     def __init__(self, topic: str, operation: str, principal: str | None = None) -> None:
         super().__init__((Right(topic, Operation(operation.upper())),), principal)
         self.topic = topic
-        self.operation = operation
-
-    def __reduce__(self) -> tuple[type[TopicRightsError], tuple[object, ...]]:
-        return type(self), (self.topic, self.operation, self.principal)
 
 
 class PartitionsError(LastingError):
@@ -123,9 +119,6 @@ class NoTopicError(TopicError):
         )
         self.topic = topic
 
-    def __reduce__(self) -> tuple[type[NoTopicError], tuple[str]]:
-        return type(self), (self.topic,)
-
 
 class TopicRenewedError(PassingError):
     """A topic was deleted and created again, so that it no longer has the records that were read from it. It passes, as
@@ -138,9 +131,6 @@ class TopicRenewedError(PassingError):
         )
         self.topic = topic
 
-    def __reduce__(self) -> tuple[type[TopicRenewedError], tuple[str]]:
-        return type(self), (self.topic,)
-
 
 class ReaderFaultError(TopicError):
     """A topic is no longer read in this process, because of a fault of this program or for lack of threads, files or
@@ -151,10 +141,6 @@ class ReaderFaultError(TopicError):
     def __init__(self, topic: str, fault: str) -> None:
         super().__init__(f"the topic {topic!r} is no longer read because of a fault of this program: {fault}")
         self.topic = topic
-        self.fault = fault
-
-    def __reduce__(self) -> tuple[type[ReaderFaultError], tuple[str, str]]:
-        return type(self), (self.topic, self.fault)
 
 
 class NoLeaderError(PassingError):

@@ -83,9 +83,6 @@ class NoCoordinatorsError(PassingError):
         )
         self.topic = topic
 
-    def __reduce__(self) -> tuple[type[NoCoordinatorsError], tuple[str]]:
-        return type(self), (self.topic,)
-
 
 class WorkerRequests:
     """The Kafka clients for requests and replies.
