@@ -46,8 +46,7 @@ class DescribeGroupsResponseV5(Response):
     SCHEMA = Schema(("throttle_time_ms", Int32), ("groups", CompactArray(("error_code", Int16), *_DESCRIBED)), TAGS)
 
 
-class DescribeGroupsResponseV6(Response):
-    API_KEY = 15
+class DescribeGroupsResponseV6(DescribeGroupsResponseV5):
     API_VERSION = 6
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
@@ -120,8 +119,7 @@ class ListGroupsResponseV3(Response):
     )
 
 
-class ListGroupsResponseV4(Response):
-    API_KEY = 16
+class ListGroupsResponseV4(ListGroupsResponseV3):
     API_VERSION = 4
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
@@ -131,8 +129,7 @@ class ListGroupsResponseV4(Response):
     )
 
 
-class ListGroupsResponseV5(Response):
-    API_KEY = 16
+class ListGroupsResponseV5(ListGroupsResponseV4):
     API_VERSION = 5
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
@@ -155,22 +152,18 @@ class ListGroupsRequestV3(RequestStruct):
     API_KEY = 16
     API_VERSION = 3
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = ListGroupsResponseV3
+    RESPONSE_TYPE: ClassVar[type[Response]] = ListGroupsResponseV3
     SCHEMA = Schema(TAGS)
 
 
-class ListGroupsRequestV4(RequestStruct):
-    API_KEY = 16
+class ListGroupsRequestV4(ListGroupsRequestV3):
     API_VERSION = 4
-    FLEXIBLE_VERSION = True
     RESPONSE_TYPE = ListGroupsResponseV4
     SCHEMA = Schema(("states_filter", CompactArray(STRING)), TAGS)
 
 
-class ListGroupsRequestV5(RequestStruct):
-    API_KEY = 16
+class ListGroupsRequestV5(ListGroupsRequestV4):
     API_VERSION = 5
-    FLEXIBLE_VERSION = True
     RESPONSE_TYPE = ListGroupsResponseV5
     SCHEMA = Schema(("states_filter", CompactArray(STRING)), ("types_filter", CompactArray(STRING)), TAGS)
 

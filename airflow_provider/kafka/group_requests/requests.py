@@ -9,7 +9,7 @@ newest version that both sides know. Fields that an older version does not have 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, Int8, Int16, Int32, Schema
@@ -39,8 +39,7 @@ class FindCoordinatorResponseV3(Response):
     )
 
 
-class FindCoordinatorResponseV4(Response):
-    API_KEY = 10
+class FindCoordinatorResponseV4(FindCoordinatorResponseV3):
     API_VERSION = 4
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
@@ -64,14 +63,12 @@ class FindCoordinatorRequestV3(RequestStruct):
     API_KEY = 10
     API_VERSION = 3
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = FindCoordinatorResponseV3
+    RESPONSE_TYPE: ClassVar[type[Response]] = FindCoordinatorResponseV3
     SCHEMA = Schema(("key", STRING), ("key_type", Int8), TAGS)
 
 
-class FindCoordinatorRequestV4(RequestStruct):
-    API_KEY = 10
+class FindCoordinatorRequestV4(FindCoordinatorRequestV3):
     API_VERSION = 4
-    FLEXIBLE_VERSION = True
     RESPONSE_TYPE = FindCoordinatorResponseV4
     SCHEMA = Schema(("key_type", Int8), ("coordinator_keys", CompactArray(STRING)), TAGS)
 
@@ -172,7 +169,7 @@ class LeaveGroupRequestV4(RequestStruct):
     API_KEY = 13
     API_VERSION = 4
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = LeaveGroupResponseV4
+    RESPONSE_TYPE: ClassVar[type[Response]] = LeaveGroupResponseV4
     SCHEMA = Schema(
         ("group_id", STRING),
         ("members", CompactArray(("member_id", STRING), ("group_instance_id", STRING), TAGS)),
@@ -180,10 +177,8 @@ class LeaveGroupRequestV4(RequestStruct):
     )
 
 
-class LeaveGroupRequestV5(RequestStruct):
-    API_KEY = 13
+class LeaveGroupRequestV5(LeaveGroupRequestV4):
     API_VERSION = 5
-    FLEXIBLE_VERSION = True
     RESPONSE_TYPE = LeaveGroupResponseV5
     SCHEMA = Schema(
         ("group_id", STRING),

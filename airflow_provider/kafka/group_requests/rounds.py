@@ -44,8 +44,7 @@ class JoinGroupResponseV6(Response):
     SCHEMA = Schema(*_JOINED_HEAD, ("protocol_name", STRING), ("leader", STRING), *_JOINED_TAIL)
 
 
-class JoinGroupResponseV7(Response):
-    API_KEY = 11
+class JoinGroupResponseV7(JoinGroupResponseV6):
     API_VERSION = 7
     SCHEMA = Schema(
         *_JOINED_HEAD, ("protocol_type", STRING), ("protocol_name", STRING), ("leader", STRING), *_JOINED_TAIL
@@ -56,8 +55,7 @@ class JoinGroupResponseV8(JoinGroupResponseV7):
     API_VERSION = 8
 
 
-class JoinGroupResponseV9(Response):
-    API_KEY = 11
+class JoinGroupResponseV9(JoinGroupResponseV8):
     API_VERSION = 9
     SCHEMA = Schema(
         *_JOINED_HEAD,
@@ -82,11 +80,9 @@ class JoinGroupRequestV7(JoinGroupRequestV6):
     RESPONSE_TYPE = JoinGroupResponseV7
 
 
-class JoinGroupRequestV8(RequestStruct):
-    API_KEY = 11
+class JoinGroupRequestV8(JoinGroupRequestV7):
     API_VERSION = 8
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE: ClassVar[type[Response]] = JoinGroupResponseV8
+    RESPONSE_TYPE = JoinGroupResponseV8
     SCHEMA = Schema(*_JOIN_HEAD, ("reason", STRING), TAGS)
 
 
@@ -144,8 +140,7 @@ class SyncGroupResponseV4(Response):
     SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16), ("assignment", CompactBytes), TAGS)
 
 
-class SyncGroupResponseV5(Response):
-    API_KEY = 14
+class SyncGroupResponseV5(SyncGroupResponseV4):
     API_VERSION = 5
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
@@ -161,14 +156,12 @@ class SyncGroupRequestV4(RequestStruct):
     API_KEY = 14
     API_VERSION = 4
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = SyncGroupResponseV4
+    RESPONSE_TYPE: ClassVar[type[Response]] = SyncGroupResponseV4
     SCHEMA = Schema(*MEMBER, *_SYNC_TAIL)
 
 
-class SyncGroupRequestV5(RequestStruct):
-    API_KEY = 14
+class SyncGroupRequestV5(SyncGroupRequestV4):
     API_VERSION = 5
-    FLEXIBLE_VERSION = True
     RESPONSE_TYPE = SyncGroupResponseV5
     SCHEMA = Schema(*MEMBER, ("protocol_type", STRING), ("protocol_name", STRING), *_SYNC_TAIL)
 
