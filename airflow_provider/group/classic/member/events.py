@@ -62,16 +62,13 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed(Event):
+class Resumed(Started):
     """The membership continues in another process, with the state that the one before has saved.
 
     :param predecessor: what is known of other processes under the worker's name, for a membership that must join again
-    :param spoken_epoch: as in :class:`Started`
     """
 
-    config_offset: ConfigOffset
     predecessor: Predecessor = Predecessor.GONE
-    spoken_epoch: Epoch = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,10 @@ class Coordinator:
 
         :raises RemoteProtocolError: the record has an invalid value
         """
-        self._desk(record.key.group_id).state.apply(record)
+        group_id = record.key.group_id
+        if group_id not in self._desks:
+            self._desks[group_id] = Desk(GroupState(group_id))
+        self._desks[group_id].state.apply(record)
 
     def loaded(self, now_ms: int) -> Effects:
         """Begin to coordinate, when all records are replayed. Every member gets a fresh session."""
@@ -179,13 +182,6 @@ class Coordinator:
 
     def _turn(self, now_ms: int) -> Turn:
         return Turn(self.settings, self._desks, self._timers, now_ms)
-
-    def _desk(self, group_id: str) -> Desk:
-        """The desk of this group. A group that is not known gets a new one."""
-        desk = self._desks.get(group_id)
-        if desk is None:
-            desk = self._desks[group_id] = Desk(GroupState(group_id))
-        return desk
 
     def _request(self, turn: Turn, event: RequestArrived) -> None:
         body = event.body

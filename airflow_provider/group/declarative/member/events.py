@@ -55,14 +55,12 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed(Event):
+class Resumed(Started):
     """The membership continues in this process; another process has saved its state.
 
     :param predecessor: what is known of the worker's last process, if the membership must join again
     """
 
-    config_offset: ConfigOffset
-    assignors: tuple[Assignor, ...] = ()
     predecessor: Predecessor = Predecessor.GONE
 
 

@@ -24,7 +24,6 @@ from airflow_provider.group.classic.member.events import (
     RebalanceWanted,
     RecordRead,
     Request,
-    Resumed,
     SendHeartbeat,
     SendJoin,
     SendLeave,
@@ -92,7 +91,7 @@ class GroupMember(Driving[MemberState]):
         *,
         policy: Policy,
         is_gone: KnowsGone | None = None,
-        opening: type[Started | Resumed] = Started,
+        opening: type[Started] = Started,
     ) -> None:
         patience_s = state.settings.session_timeout_ms / 1000
         super().__init__(state, handle, topics, listener, is_routine=is_routine, patience_s=patience_s)

@@ -23,7 +23,6 @@ from airflow_provider.group.declarative.member.events import (
     PublishGroup,
     Request,
     RequestFailed,
-    Resumed,
     SendRequest,
     Started,
     TasksDue,
@@ -101,7 +100,7 @@ class DeclarativeMember(Driving[MembershipState]):
         listener: MembershipListener,
         assignors: WorkerAssignors,
         *,
-        opening: type[Started | Resumed] = Started,
+        opening: type[Started] = Started,
         former: MemberId | None = None,
     ) -> None:
         super().__init__(state, handle, topics, listener, is_routine=is_routine, patience_s=state.session_ms / 1000)
