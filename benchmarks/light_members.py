@@ -17,15 +17,11 @@ from airflow_provider.group.declarative.assignors.client_assignor import WorkerF
 from airflow_provider.group.declarative.member.computing import assigned_by, described, group_of, installed
 from airflow_provider.group.declarative.protocol.model import JOINING, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )

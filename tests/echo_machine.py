@@ -17,12 +17,14 @@ from airflow_provider.group.declarative.coordinator.events import (
     ToBridge,
 )
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupMetadataKey
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.record_values import (
+    ConnectWorkerGroupMetadataKey,
+    ConnectWorkerGroupMetadataValue,
+)
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 

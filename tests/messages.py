@@ -35,7 +35,8 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     Request,
     request_of,
 )
-from airflow_provider.group.declarative.protocol.wire.records import RECORD_TYPES, Record
+from airflow_provider.group.declarative.protocol.wire.record_values import RECORD_TYPES
+from airflow_provider.group.declarative.protocol.wire.records import Record
 
 SCHEMAS: Final[Mapping[str, Any]] = {
     schema["name"]: schema for schema in json.loads((Path(__file__).parent / "connect_schemas.json").read_text())

@@ -28,7 +28,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     encode_request,
     request_of,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatResponse
 from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings

@@ -16,7 +16,7 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.cli.main import main
 from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.protocol.wire.messages.apis import decode_reply, decode_request
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )

@@ -16,8 +16,10 @@ from airflow_provider.group.declarative.protocol.exchange import Write
 from airflow_provider.group.declarative.protocol.layout import COORDINATORS, Layout
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
-from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupMetadataKey
-from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.record_values import (
+    ConnectWorkerGroupMetadataKey,
+    ConnectWorkerGroupMetadataValue,
+)
 from airflow_provider.group.declarative.protocol.wire.records import Record, encode_record
 from airflow_provider.group.declarative.server.shard_records.handled import check_shards
 from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog

@@ -17,7 +17,7 @@ from shard_process import HANGS
 from waiting import wait_until
 
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )

@@ -11,7 +11,7 @@ from simulation.declarative.candidate import Candidate
 from simulation.declarative.shard_topics import KeyAndValue
 
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
-from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupCurrentMemberAssignmentKey
+from airflow_provider.group.declarative.protocol.wire.record_values import ConnectWorkerGroupCurrentMemberAssignmentKey
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
 from airflow_provider.state.records import WorkerStatus
 from airflow_provider.values.model import Epoch, TaskId, WorkerId

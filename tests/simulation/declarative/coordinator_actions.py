@@ -9,7 +9,7 @@ from simulation.declarative.actions import Action
 from simulation.declarative.shard_topics import Fault
 
 from airflow_provider.group.declarative.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConfigOperation,
     ConnectGroupAlterConfigsRequest,

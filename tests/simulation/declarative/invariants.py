@@ -17,7 +17,7 @@ from airflow_provider.group.declarative.coordinator.group_state import GroupStat
 from airflow_provider.group.declarative.member.state import MembershipState, Phase
 from airflow_provider.group.declarative.protocol.model import AWAY, JOINING, CurrentAssignment
 from airflow_provider.group.declarative.protocol.units import tasks_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.machine.events import Command, StartTasks, StopTasks
 from airflow_provider.state.records import WorkerStatus

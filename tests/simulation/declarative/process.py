@@ -36,11 +36,9 @@ from airflow_provider.group.declarative.member.state import MembershipState, Pha
 from airflow_provider.group.declarative.protocol.model import LEAVING
 from airflow_provider.group.declarative.protocol.units import tasks_of
 from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody, ReplyBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
 )
 from airflow_provider.group.holding import Predecessor

@@ -28,8 +28,8 @@ from airflow_provider.group.declarative.assignors.client_assignor import ClientS
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.group.declarative.member.settings import DeclarativeSettings
 from airflow_provider.group.declarative.member.state import Phase
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import ConnectGroupAlterConfigsRequest
 from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply, encode_request, request_of
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupAlterConfigsRequest
 from airflow_provider.group.declarative.server.migration.bridges import Bridges
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.state.records import WorkerPhase, WorkerStatus

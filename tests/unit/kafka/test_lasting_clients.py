@@ -33,7 +33,7 @@ from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.protocol.wire.messages.apis import decode_request
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.requests import worker_requests
 from airflow_provider.group.declarative.requests.worker_requests import WorkerRequests
 from airflow_provider.group.declarative.server.errors import ShardError

@@ -11,20 +11,18 @@ from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment,
 from airflow_provider.group.declarative.assignors.client_assignor import WorkerFacts
 from airflow_provider.group.declarative.assignors.remembered import Remembered
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, GroupEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire import keys
-from airflow_provider.group.declarative.protocol.wire.assignment_values import (
-    ConnectWorkerGroupCurrentMemberAssignmentValue,
-    ConnectWorkerGroupTargetAssignmentValue,
-    TargetMember,
-)
-from airflow_provider.group.declarative.protocol.wire.metadata_values import (
+from airflow_provider.group.declarative.protocol.wire import record_values as keys
+from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.record_values import (
     Configuration,
     ConnectWorkerGroupConfigurationValue,
     ConnectWorkerGroupConnectorsTasksMetadataValue,
+    ConnectWorkerGroupCurrentMemberAssignmentValue,
     ConnectWorkerGroupMemberMetadataValue,
     ConnectWorkerGroupMetadataValue,
+    ConnectWorkerGroupTargetAssignmentValue,
+    TargetMember,
 )
-from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId
 from airflow_provider.values.packed_tasks import PackedTasks

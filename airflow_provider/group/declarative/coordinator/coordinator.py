@@ -57,11 +57,9 @@ from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.coordinator.values import epoch_record
 from airflow_provider.group.declarative.protocol.model import JOINING, GroupEpoch, MemberState
 from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
+    ConnectGroupHeartbeatRequest,
     ConnectGroupInstallAssignmentRequest,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
 )
 from airflow_provider.group.declarative.protocol.wire.messages.refusals import refusal

@@ -14,7 +14,7 @@ from airflow_provider.group.declarative.protocol.model import (
     Member,
     TargetAssignment,
 )
-from airflow_provider.group.declarative.protocol.wire.keys import (
+from airflow_provider.group.declarative.protocol.wire.record_values import (
     ConnectWorkerGroupConfigurationKey,
     ConnectWorkerGroupConnectorsTasksMetadataKey,
     ConnectWorkerGroupCurrentMemberAssignmentKey,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, get_args
 
 from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody, RequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.values.model import MemberId
 
 _MEMBER_REQUESTS: Final = get_args(MemberRequestBody)

@@ -18,7 +18,7 @@ from airflow_provider.group.declarative.protocol.model import (
     TargetAssignment,
 )
 from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatResponse
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import MemberId, Tasks
 

@@ -25,25 +25,21 @@ from airflow_provider.group.declarative.protocol.model import (
     TargetAssignment,
 )
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.assignment_values import (
+from airflow_provider.group.declarative.protocol.wire.record_values import (
+    Configuration,
+    ConnectWorkerGroupConfigurationKey,
+    ConnectWorkerGroupConfigurationValue,
+    ConnectWorkerGroupConnectorsTasksMetadataKey,
+    ConnectWorkerGroupConnectorsTasksMetadataValue,
+    ConnectWorkerGroupCurrentMemberAssignmentKey,
     ConnectWorkerGroupCurrentMemberAssignmentValue,
+    ConnectWorkerGroupMemberMetadataKey,
+    ConnectWorkerGroupMemberMetadataValue,
+    ConnectWorkerGroupMetadataKey,
+    ConnectWorkerGroupMetadataValue,
+    ConnectWorkerGroupTargetAssignmentKey,
     ConnectWorkerGroupTargetAssignmentValue,
     TargetMember,
-)
-from airflow_provider.group.declarative.protocol.wire.keys import (
-    ConnectWorkerGroupConfigurationKey,
-    ConnectWorkerGroupConnectorsTasksMetadataKey,
-    ConnectWorkerGroupCurrentMemberAssignmentKey,
-    ConnectWorkerGroupMemberMetadataKey,
-    ConnectWorkerGroupMetadataKey,
-    ConnectWorkerGroupTargetAssignmentKey,
-)
-from airflow_provider.group.declarative.protocol.wire.metadata_values import (
-    Configuration,
-    ConnectWorkerGroupConfigurationValue,
-    ConnectWorkerGroupConnectorsTasksMetadataValue,
-    ConnectWorkerGroupMemberMetadataValue,
-    ConnectWorkerGroupMetadataValue,
 )
 from airflow_provider.group.declarative.protocol.wire.records import Record
 from airflow_provider.values.model import NO_TASKS, MemberId, RemoteProtocolError, Tasks

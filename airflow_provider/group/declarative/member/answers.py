@@ -10,7 +10,7 @@ from airflow_provider.group.declarative.member.events import HeartbeatAnswered, 
 from airflow_provider.group.declarative.member.state import Phase
 from airflow_provider.group.declarative.member.transition import Transition
 from airflow_provider.group.declarative.protocol.units import tasks_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )

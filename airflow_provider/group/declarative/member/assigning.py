@@ -20,10 +20,8 @@ from airflow_provider.group.declarative.member.events import (
 )
 from airflow_provider.group.declarative.member.state import Assigning
 from airflow_provider.group.declarative.member.transition import Transition
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
 )
 from airflow_provider.group.machine.events import Warn

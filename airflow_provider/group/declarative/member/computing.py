@@ -17,10 +17,10 @@ from airflow_provider.group.declarative.assignors.client_assignor import (
 )
 from airflow_provider.group.declarative.protocol.model import AssignorMetadata, MemberTarget
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import HeartbeatAssignment
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupPrepareAssignmentResponse,
+    HeartbeatAssignment,
+    InstalledMember,
     PreparedMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor

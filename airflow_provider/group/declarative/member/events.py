@@ -12,16 +12,12 @@ from enum import Enum
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
 from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatResponse,
-    HeartbeatAssignment,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
+    HeartbeatAssignment,
+    InstalledMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.group.holding import Predecessor

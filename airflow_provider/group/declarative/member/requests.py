@@ -9,7 +9,7 @@ from airflow_provider.group.declarative.member.state import MembershipState, Pha
 from airflow_provider.group.declarative.protocol.model import JOINING, LEAVING, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import units_of
 from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.machine.transition import CommonTransition
 from airflow_provider.values.model import NO_TASKS, Tasks
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from airflow_provider.group.declarative.coordinator.settings import HEARTBEAT_INTERVAL, MAX_DELAY, SESSION_TIMEOUT
 from airflow_provider.group.declarative.protocol.sharding import REQUESTS_TOPIC
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConfigOperation,
     ConfigSource,

@@ -34,14 +34,10 @@ from airflow_provider.group.declarative.member.state import Assigning, Membershi
 from airflow_provider.group.declarative.protocol.model import AWAY, LEAVING
 from airflow_provider.group.declarative.protocol.units import tasks_of
 from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor

@@ -25,9 +25,9 @@ from airflow_provider.group.declarative.member.events import AssignmentComputed,
 from airflow_provider.group.declarative.member.recording import record_of
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberTarget
 from airflow_provider.group.declarative.protocol.units import tasks_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import HeartbeatAssignment
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupPrepareAssignmentResponse,
+    HeartbeatAssignment,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.kafka.clock import now_ms, wall_ms

@@ -17,7 +17,7 @@ from airflow_provider.cli.main import main
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.protocol.sharding import partition_of
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import InstalledMember
 from airflow_provider.group.declarative.report import phase
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records import reading

@@ -18,25 +18,19 @@ from airflow_provider.group.declarative.coordinator.group_state import GroupStat
 from airflow_provider.group.declarative.coordinator.settings import CONFIG_NAMES, CoordinatorSettings
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConfigOperation,
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody, RequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
+    InstalledMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.group.declarative.protocol.wire.records import Record, decode_record, encode_record

@@ -35,16 +35,12 @@ from airflow_provider.group.declarative.member.state import MembershipState
 from airflow_provider.group.declarative.protocol.model import LEAVING
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
 from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
+    InstalledMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.group.holding import Predecessor

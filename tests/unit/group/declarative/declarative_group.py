@@ -35,7 +35,7 @@ from airflow_provider.group.declarative.protocol.model import (
 )
 from airflow_provider.group.declarative.protocol.reconcile import reconcile
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,

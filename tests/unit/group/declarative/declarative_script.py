@@ -17,7 +17,7 @@ from airflow_provider.group.declarative.member.settings import DeclarativeSettin
 from airflow_provider.group.declarative.member.state import MembershipState
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,

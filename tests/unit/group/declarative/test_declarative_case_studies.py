@@ -18,7 +18,7 @@ from coordinated_group import CooperativeGroup
 
 from airflow_provider.group.declarative.member.events import AssignmentComputed, ComputeAssignment
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import InstalledMember
 from airflow_provider.group.declarative.report import tables
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId, Tasks

@@ -10,7 +10,7 @@ from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.protocol.model import CurrentAssignment, MemberEpoch, MemberTarget
 from airflow_provider.group.declarative.protocol.reconcile import reconcile
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )

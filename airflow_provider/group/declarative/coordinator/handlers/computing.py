@@ -19,11 +19,9 @@ from airflow_provider.group.declarative.coordinator.handlers.installing import (
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer
 from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.protocol.model import AWAY
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
 )
 from airflow_provider.group.declarative.protocol.wire.messages.refusals import refusal

@@ -20,7 +20,7 @@ from airflow_provider.group.declarative.coordinator.settings import (
     GroupConfiguration,
 )
 from airflow_provider.group.declarative.coordinator.turn import Turn, longest_interval_ms
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConfigOperation,
     ConfigSource,

@@ -11,7 +11,7 @@ from airflow_provider.group.declarative.coordinator.handlers.validation import i
 from airflow_provider.group.declarative.coordinator.turn import Turn
 from airflow_provider.group.declarative.protocol.model import AWAY, JOINING, LEAVING, CurrentAssignment, Member
 from airflow_provider.group.declarative.protocol.units import tasks_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )

@@ -17,12 +17,10 @@ from airflow_provider.group.declarative.protocol.model import (
     TargetAssignment,
 )
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
+    InstalledMember,
     PreparedMember,
     SelectedAssignor,
 )

@@ -25,7 +25,7 @@ from airflow_provider.group.declarative.protocol.model import (
     MemberState,
     TargetAssignment,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, MemberId, Tasks
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from airflow_provider.group.declarative.protocol.model import AWAY, JOINING
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import ConnectGroupAlterConfigsRequest
 from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody, RequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupAlterConfigsRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest as Heartbeat,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import ConnectorsAndTasks

@@ -1,8 +1,7 @@
 """The records of a coordinator, which it keeps in a compacted topic.
 
 A key begins with an int16, the type of the record, and then has the fields of that key. A value begins with an int16,
-its version, and then has the fields of that value; a null value is a tombstone. Each type has a line in
-:data:`RECORD_TYPES`.
+its version, and then has the fields of that value; a null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -12,39 +11,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.group.declarative.protocol.wire import keys
-from airflow_provider.group.declarative.protocol.wire.assignment_values import (
-    ConnectWorkerGroupCurrentMemberAssignmentValue,
-    ConnectWorkerGroupTargetAssignmentValue,
-)
 from airflow_provider.group.declarative.protocol.wire.encoding.reader import Reader
-from airflow_provider.group.declarative.protocol.wire.encoding.structs import (
-    PlainStruct,
-    Struct,
-    plain_struct_of,
-    struct_of,
-)
+from airflow_provider.group.declarative.protocol.wire.encoding.structs import Struct
 from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import (
     MalformedMessageError,
     UnwritableMessageError,
     placed,
 )
-from airflow_provider.group.declarative.protocol.wire.keys import RecordKey
-from airflow_provider.group.declarative.protocol.wire.metadata_values import (
-    ConnectWorkerGroupConfigurationValue,
-    ConnectWorkerGroupConnectorsTasksMetadataValue,
-    ConnectWorkerGroupMemberMetadataValue,
-    ConnectWorkerGroupMetadataValue,
-)
-
-RecordValue = (
-    ConnectWorkerGroupMetadataValue
-    | ConnectWorkerGroupConnectorsTasksMetadataValue
-    | ConnectWorkerGroupMemberMetadataValue
-    | ConnectWorkerGroupTargetAssignmentValue
-    | ConnectWorkerGroupCurrentMemberAssignmentValue
-    | ConnectWorkerGroupConfigurationValue
+from airflow_provider.group.declarative.protocol.wire.record_values import (
+    RECORD_TYPES,
+    RecordKey,
+    RecordType,
+    RecordValue,
 )
 
 _VALUE_VERSION: Final = 0
@@ -60,31 +39,6 @@ class Record:
     key: RecordKey
     value: RecordValue | None
 
-
-@dataclass(frozen=True, slots=True)
-class RecordType:
-    """The schemas of one type of record.
-
-    :param version: the version of the key, which identifies the type
-    """
-
-    version: int
-    key: PlainStruct
-    value: Struct
-
-
-def _type(version: int, key: type[RecordKey], value: type[RecordValue]) -> RecordType:
-    return RecordType(version, plain_struct_of(key), struct_of(value))
-
-
-RECORD_TYPES: Final = (
-    _type(3, keys.ConnectWorkerGroupMetadataKey, ConnectWorkerGroupMetadataValue),
-    _type(4, keys.ConnectWorkerGroupConnectorsTasksMetadataKey, ConnectWorkerGroupConnectorsTasksMetadataValue),
-    _type(5, keys.ConnectWorkerGroupMemberMetadataKey, ConnectWorkerGroupMemberMetadataValue),
-    _type(6, keys.ConnectWorkerGroupTargetAssignmentKey, ConnectWorkerGroupTargetAssignmentValue),
-    _type(7, keys.ConnectWorkerGroupCurrentMemberAssignmentKey, ConnectWorkerGroupCurrentMemberAssignmentValue),
-    _type(8, keys.ConnectWorkerGroupConfigurationKey, ConnectWorkerGroupConfigurationValue),
-)
 
 _BY_VERSION: Final[Mapping[int, RecordType]] = MappingProxyType({one.version: one for one in RECORD_TYPES})
 _BY_KEY: Final[Mapping[type, RecordType]] = MappingProxyType({one.key.make: one for one in RECORD_TYPES})

@@ -9,7 +9,7 @@ from typing import Final
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeSaid, ToBridge
 from airflow_provider.group.declarative.protocol.model import JOINING
 from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.server.migration.bridges import Bridges, BridgeWord, PutWord
 from airflow_provider.group.declarative.server.ports import Machine
 

@@ -16,7 +16,7 @@ from airflow_provider.group.declarative.coordinator.events import (
 )
 from airflow_provider.group.declarative.protocol.model import JOINING
 from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord
 from airflow_provider.group.declarative.server.migration.classic_workers import Seen
 from airflow_provider.group.declarative.server.migration.crossing import Crossing

@@ -27,8 +27,8 @@ from airflow_provider.group.declarative.protocol.exchange import (
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import ConnectGroupAlterConfigsRequest
 from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupAlterConfigsRequest
 from airflow_provider.group.declarative.protocol.wire.records import decode_record, encode_record
 from airflow_provider.group.declarative.server.errors import AbortedError, BlamedError, OversizedError, ShardError
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider.group.declarative.protocol.units import tasks_of
 from airflow_provider.group.declarative.protocol.units import units_of as units
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import InstalledMember
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode as Code
 from airflow_provider.values.model import NO_TASKS
 

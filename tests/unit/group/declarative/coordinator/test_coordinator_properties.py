@@ -17,12 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from airflow_provider.group.declarative.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
+    InstalledMember,
 )
 from airflow_provider.values.model import MemberId, Tasks
 

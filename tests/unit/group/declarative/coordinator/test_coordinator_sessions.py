@@ -10,7 +10,7 @@ from coordinated import W1, W2, W3, Shard, assigned, keep_alive, tasks, whole
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, GroupConfiguration
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.group.declarative.protocol.model import MemberState
-from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupConfigurationKey
+from airflow_provider.group.declarative.protocol.wire.record_values import ConnectWorkerGroupConfigurationKey
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode as Code
 from airflow_provider.values.model import NO_TASKS, MemberId
 

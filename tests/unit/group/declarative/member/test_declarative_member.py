@@ -31,7 +31,7 @@ from airflow_provider.group.declarative.member.events import (
 from airflow_provider.group.declarative.member.state import MembershipState, Phase
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     HeartbeatAssignment,
 )

@@ -29,15 +29,13 @@ from airflow_provider.group.declarative.member.events import (
 from airflow_provider.group.declarative.member.state import Assigning, Phase
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
+    ConnectGroupHeartbeatRequest,
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
+    InstalledMember,
 )
 from airflow_provider.group.machine.events import TasksStopped, Warn
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode

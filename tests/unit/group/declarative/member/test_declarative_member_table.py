@@ -16,10 +16,8 @@ from airflow_provider.group.declarative.member.member import TRANSITIONS, handle
 from airflow_provider.group.declarative.member.settings import DeclarativeSettings
 from airflow_provider.group.declarative.member.state import MembershipState, Phase, StateChanges
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
 )
 from airflow_provider.group.holding import StopReason

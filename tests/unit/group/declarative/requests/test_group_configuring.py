@@ -13,13 +13,13 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.cli.main import main
 from airflow_provider.group.declarative.coordinator.settings import MAX_DELAY, SESSION_TIMEOUT
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody, RequestBody
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConfigOperation,
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.apis import ReplyBody, RequestBody
 from airflow_provider.group.declarative.requests import configuring
 from airflow_provider.group.declarative.requests.configuring import GroupConfigError, GroupSetting, configure_group
 from airflow_provider.group.declarative.requests.request_channel import NoReplyError

@@ -20,7 +20,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     decode_request,
     encode_reply,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
 )

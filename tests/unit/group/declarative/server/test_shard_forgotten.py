@@ -13,7 +13,7 @@ from airflow_provider.group.declarative.coordinator.settings import (
     MigrationPolicy,
 )
 from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConnectGroupAlterConfigsRequest,
 )

@@ -18,7 +18,7 @@ from airflow_provider.group.declarative.member.events import TasksDue
 from airflow_provider.group.declarative.member.saved import save
 from airflow_provider.group.declarative.member.state import Phase
 from airflow_provider.group.declarative.protocol.model import LEAVING
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.live.declarative import declarative_member
 from airflow_provider.group.machine.events import Event

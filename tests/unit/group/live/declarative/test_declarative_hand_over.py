@@ -13,7 +13,7 @@ from waiting import eventually
 from worker_life import A0, A1
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.values.model import NO_TASKS
 from airflow_provider.worker.endings.ending import Ending

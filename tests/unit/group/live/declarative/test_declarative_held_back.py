@@ -17,9 +17,9 @@ from airflow_provider.group.declarative.assignors.facts import SESSIONED, encode
 from airflow_provider.group.declarative.member.events import AssignmentComputed, ComputeAssignment
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupPrepareAssignmentResponse,
+    InstalledMember,
     PreparedMember,
     SelectedAssignor,
 )

@@ -16,7 +16,7 @@ from airflow_provider.group.declarative.assignors.facts import SESSIONED, decode
 from airflow_provider.group.declarative.member.events import ComputeAssignment
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import tasks_of, units_of
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupPrepareAssignmentResponse,
     PreparedMember,
     SelectedAssignor,

@@ -20,19 +20,13 @@ from airflow_provider.group.declarative.protocol.wire.encoding.structs import St
 from airflow_provider.group.declarative.protocol.wire.encoding.types import Int16, Int32, Text
 from airflow_provider.group.declarative.protocol.wire.encoding.writer import Writer
 from airflow_provider.group.declarative.protocol.wire.errors import UnwritableMessageError, placed
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )

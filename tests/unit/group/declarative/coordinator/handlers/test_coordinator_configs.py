@@ -13,7 +13,7 @@ from airflow_provider.group.declarative.coordinator.settings import (
     CoordinatorSettings,
     GroupConfiguration,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.alter_configs import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConfigSource,
     ConnectGroupAlterConfigsRequest,

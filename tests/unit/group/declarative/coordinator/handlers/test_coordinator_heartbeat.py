@@ -10,13 +10,13 @@ from coordinated import COOPERATIVE, GROUP, W1, W2, W3, Shard, assigned, heartbe
 
 from airflow_provider.group.declarative.protocol.model import MemberState
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.keys import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import InstalledMember
+from airflow_provider.group.declarative.protocol.wire.record_values import (
     ConnectWorkerGroupConnectorsTasksMetadataKey,
     ConnectWorkerGroupCurrentMemberAssignmentKey,
     ConnectWorkerGroupMemberMetadataKey,
     ConnectWorkerGroupMetadataKey,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import InstalledMember
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
 from airflow_provider.group.declarative.report import to_json
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode as Code

@@ -10,10 +10,8 @@ from coordinated import COOPERATIVE, GROUP, W1, W2, Shard, heartbeat, tasks, who
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks

@@ -44,13 +44,11 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     encode_request,
     request_of,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
+    InstalledMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.values.model import MemberId, TaskId, Tasks

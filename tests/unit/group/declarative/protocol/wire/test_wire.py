@@ -15,21 +15,8 @@ from messages import SCHEMAS, STRUCTS, records, replies, reply_to, requests
 
 from airflow_provider.group.declarative.protocol.model import AssignmentEpoch, GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.wire import MalformedMessageError, UnwritableMessageError
-from airflow_provider.group.declarative.protocol.wire.assignment_values import (
-    ConnectWorkerGroupCurrentMemberAssignmentValue,
-    ConnectWorkerGroupTargetAssignmentValue,
-    TargetMember,
-)
 from airflow_provider.group.declarative.protocol.wire.encoding import types as t
 from airflow_provider.group.declarative.protocol.wire.encoding.structs import PlainStruct, Struct
-from airflow_provider.group.declarative.protocol.wire.keys import (
-    ConnectWorkerGroupConfigurationKey,
-    ConnectWorkerGroupConnectorsTasksMetadataKey,
-    ConnectWorkerGroupCurrentMemberAssignmentKey,
-    ConnectWorkerGroupMemberMetadataKey,
-    ConnectWorkerGroupMetadataKey,
-    ConnectWorkerGroupTargetAssignmentKey,
-)
 from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     Reply,
     Request,
@@ -39,24 +26,31 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     encode_request,
     request_of,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     ConnectGroupHeartbeatResponse,
-    HeartbeatAssignment,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     ConnectGroupInstallAssignmentResponse,
+    HeartbeatAssignment,
     InstalledMember,
 )
-from airflow_provider.group.declarative.protocol.wire.metadata_values import (
-    Configuration,
-    ConnectWorkerGroupConfigurationValue,
-    ConnectWorkerGroupConnectorsTasksMetadataValue,
-    ConnectWorkerGroupMemberMetadataValue,
-    ConnectWorkerGroupMetadataValue,
-)
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor, ConnectorsAndTasks
+from airflow_provider.group.declarative.protocol.wire.record_values import (
+    Configuration,
+    ConnectWorkerGroupConfigurationKey,
+    ConnectWorkerGroupConfigurationValue,
+    ConnectWorkerGroupConnectorsTasksMetadataKey,
+    ConnectWorkerGroupConnectorsTasksMetadataValue,
+    ConnectWorkerGroupCurrentMemberAssignmentKey,
+    ConnectWorkerGroupCurrentMemberAssignmentValue,
+    ConnectWorkerGroupMemberMetadataKey,
+    ConnectWorkerGroupMemberMetadataValue,
+    ConnectWorkerGroupMetadataKey,
+    ConnectWorkerGroupMetadataValue,
+    ConnectWorkerGroupTargetAssignmentKey,
+    ConnectWorkerGroupTargetAssignmentValue,
+    TargetMember,
+)
 from airflow_provider.group.declarative.protocol.wire.records import Record, decode_record, encode_record
 from airflow_provider.values.model import MemberId, TaskId
 

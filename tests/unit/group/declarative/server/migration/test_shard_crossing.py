@@ -13,12 +13,10 @@ from airflow_provider.group.declarative.coordinator.settings import CoordinatorS
 from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
 from airflow_provider.group.declarative.protocol.units import units_of
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
-    InstalledMember,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
+    InstalledMember,
 )
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord

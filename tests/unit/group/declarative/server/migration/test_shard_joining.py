@@ -12,8 +12,8 @@ from airflow_provider.group.declarative.coordinator.coordinator import Coordinat
 from airflow_provider.group.declarative.coordinator.events import Effects, Event, RequestArrived
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.wire.messages.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
+from airflow_provider.group.declarative.protocol.wire.record_values import ConnectWorkerGroupMetadataValue
 from airflow_provider.group.declarative.protocol.wire.records import decode_record
 from airflow_provider.group.declarative.server.errors import BlamedError, OversizedError, ShardError
 from airflow_provider.group.declarative.server.migration.classic_workers import Seen

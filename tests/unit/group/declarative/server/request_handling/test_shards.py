@@ -27,10 +27,8 @@ from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     encode_request,
     request_of,
 )
-from airflow_provider.group.declarative.protocol.wire.messages.install_assignment import (
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,
-)
-from airflow_provider.group.declarative.protocol.wire.messages.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
 )
 from airflow_provider.group.declarative.protocol.wire.messages.refusals import decode_request_header, encode_refusal

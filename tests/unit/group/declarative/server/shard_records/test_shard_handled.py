@@ -11,8 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
 from airflow_provider.group.declarative.protocol.sharding import partition_of
-from airflow_provider.group.declarative.protocol.wire.keys import ConnectWorkerGroupMetadataKey
-from airflow_provider.group.declarative.protocol.wire.metadata_values import ConnectWorkerGroupMetadataValue
+from airflow_provider.group.declarative.protocol.wire.record_values import (
+    ConnectWorkerGroupMetadataKey,
+    ConnectWorkerGroupMetadataValue,
+)
 from airflow_provider.group.declarative.protocol.wire.records import Record, encode_record
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records import handled
