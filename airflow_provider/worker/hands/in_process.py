@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 from airflow_provider.kafka.topics.group_topics import GroupTopics
@@ -159,7 +160,15 @@ class _Starter(ABC):
     :param token_of: see :class:`InThisProcess`
     """
 
-    def __init__(self, equipment: Equipment, mask: Mask = nothing_secret, token_of: TokenOf = no_token) -> None:
+    def __init__(
+        self,
+        equipment: Equipment,
+        settings: WorkerSettings,
+        mask: Mask = nothing_secret,
+        token_of: TokenOf = no_token,
+    ) -> None:
+        self._equipment = equipment
+        self._settings = settings
         self._mask = mask
         self._servers = servers_of(equipment, token_of)
 
@@ -184,19 +193,11 @@ class _Starter(ABC):
 class SparkOfProcess(_Starter):
     """Starts this process's Spark."""
 
-    def __init__(
-        self,
-        equipment: Equipment,
-        settings: WorkerSettings,
-        mask: Mask = nothing_secret,
-        token_of: TokenOf = no_token,
-    ) -> None:
-        super().__init__(equipment, mask, token_of)
-        self._settings = _spark_settings(equipment, settings)
-        self._started = False
+    _started = False
 
     async def _start(self) -> None:
-        await in_thread(lambda: APPLICATION.running_for(self, self._settings), "spark-start")
+        settings = _spark_settings(self._equipment, self._settings)
+        await in_thread(lambda: APPLICATION.running_for(self, settings), "spark-start")
         self._started = True
 
     async def release(self) -> None:
@@ -207,15 +208,9 @@ class SparkOfProcess(_Starter):
 class SparkOfServer(_Starter):
     """Reaches its Spark Connect server."""
 
-    def __init__(
-        self,
-        equipment: Equipment,
-        settings: WorkerSettings,
-        mask: Mask = nothing_secret,
-        token_of: TokenOf = no_token,
-    ) -> None:
-        super().__init__(equipment, mask, token_of)
-        self._connection = ServerConnection(_connect_settings(equipment), f"cospark/{settings.member.worker}")
+    @cached_property
+    def _connection(self) -> ServerConnection:
+        return ServerConnection(_connect_settings(self._equipment), f"cospark/{self._settings.member.worker}")
 
     async def _start(self) -> None:
         await in_thread(self._connection.server, "connect-start")

@@ -55,7 +55,6 @@ class Servers:
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
     ) -> MakeQueries:
-
         def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> Watch:
             from airflow_provider.spark.connect.query_watch.watching import QueryWatch  # gRPC stands behind it
 
