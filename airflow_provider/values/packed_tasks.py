@@ -13,14 +13,7 @@ from itertools import accumulate, chain, repeat
 from operator import itemgetter
 from typing import Final
 
-from airflow_provider.values.model import (
-    HIGHEST_INDEX,
-    NO_TASKS,
-    PLANNER_INDEX,
-    LocalProtocolError,
-    TaskId,
-    Tasks,
-)
+from airflow_provider.values.model import HIGHEST_INDEX, NO_TASKS, PLANNER_INDEX, LocalProtocolError, TaskId, Tasks
 from airflow_provider.values.recent import Recent
 
 _LONGEST_NAME: Final = 2**15 - 1

@@ -26,12 +26,7 @@ from airflow_provider.worker.endings.leave_request import ASKED, LeaveRequest
 from airflow_provider.worker.endings.reasons import ReasonsToEnd
 from airflow_provider.worker.hands.port import Hands, Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process_identity import (
-    end_what_outlived,
-    predecessor_of,
-    tell_of_rival,
-    this_process,
-)
+from airflow_provider.worker.process_identity import end_what_outlived, predecessor_of, tell_of_rival, this_process
 from airflow_provider.worker.reporting.journal import Journal
 from airflow_provider.worker.reporting.learning_report import LearningReport
 from airflow_provider.worker.reporting.observer import UNOBSERVED, Observer

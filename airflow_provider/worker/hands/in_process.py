@@ -15,12 +15,7 @@ from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings, is_connect
 from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
 from airflow_provider.spark.local.application.spark_application import APPLICATION, LocalSparkSettings
-from airflow_provider.spark.local.application.time_zone import (
-    TIME_ZONE,
-    UTC,
-    time_zone_here,
-    time_zone_of_python,
-)
+from airflow_provider.spark.local.application.time_zone import TIME_ZONE, UTC, time_zone_here, time_zone_of_python
 from airflow_provider.spark.local.errors import SparkAwayError, SparkStartError
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark.runners.connect import ConnectRunner, close_connection

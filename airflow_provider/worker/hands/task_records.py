@@ -15,14 +15,7 @@ from airflow_provider.values.model import TaskId, WorkerId
 from airflow_provider.worker.hands.steps import Steps
 from airflow_provider.worker.reporting.journal import Journal, Write
 from airflow_provider.worker.tasks.commands import WriteEnd, WritePlan, WriteStart
-from airflow_provider.worker.tasks.events import (
-    EndRefused,
-    EndWritten,
-    Event,
-    PlanRefused,
-    PlanWritten,
-    StartWritten,
-)
+from airflow_provider.worker.tasks.events import EndRefused, EndWritten, Event, PlanRefused, PlanWritten, StartWritten
 
 _Publish = Callable[[TaskStatus], Awaitable[None]]
 

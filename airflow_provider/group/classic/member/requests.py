@@ -10,11 +10,7 @@ from airflow_provider.group.classic.member.events import FindCoordinator, SendHe
 from airflow_provider.group.classic.member.metadata import offers
 from airflow_provider.group.classic.member.state import MemberState, Phase, StateChanges
 from airflow_provider.group.machine.transition import CommonTransition
-from airflow_provider.values.model import (
-    NO_TASKS,
-    UNKNOWN_MEMBER_ID,
-    MemberId,
-)
+from airflow_provider.values.model import NO_TASKS, UNKNOWN_MEMBER_ID, MemberId
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

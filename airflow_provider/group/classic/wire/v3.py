@@ -13,18 +13,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from airflow_provider.group.classic.wire import flatbuffer
-from airflow_provider.group.classic.wire.extensible import (
-    VERSION,
-    ExtensibleAssignment,
-    ExtensibleState,
-)
+from airflow_provider.group.classic.wire.extensible import VERSION, ExtensibleAssignment, ExtensibleState
 from airflow_provider.group.classic.wire.flatbuffer import BOOL, F64, I16, I32, I64, Number, Piece, Table
-from airflow_provider.values.model import (
-    ConfigOffset,
-    Epoch,
-    LocalProtocolError,
-    MalformedEmbeddedError,
-)
+from airflow_provider.values.model import ConfigOffset, Epoch, LocalProtocolError, MalformedEmbeddedError
 from airflow_provider.values.packed_tasks import NOTHING, PackedTasks
 
 _TASKS: Final = flatbuffer.slots("names", "sizes", "counts", "indexes")

@@ -43,11 +43,7 @@ from airflow_provider.group.live.classic.leading import assign, last_round
 from airflow_provider.group.live.classic.ready_learners import ReadyLearners
 from airflow_provider.group.live.classic.sending import Asking, Question
 from airflow_provider.group.live.driving import Driving
-from airflow_provider.group.machine.events import (
-    Command,
-    Event,
-    TimerFired,
-)
+from airflow_provider.group.machine.events import Command, Event, TimerFired
 from airflow_provider.group.membership import KnowsGone, MembershipListener, MembershipView, Saved
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import TransportError

@@ -46,12 +46,7 @@ from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.live.declarative.worker_assignors import WorkerAssignors
 from airflow_provider.group.live.driving import Driving
 from airflow_provider.group.live.silence import Silence
-from airflow_provider.group.machine.events import (
-    Command,
-    ConfigAdvanced,
-    Event,
-    TimerFired,
-)
+from airflow_provider.group.machine.events import Command, ConfigAdvanced, Event, TimerFired
 from airflow_provider.group.membership import MembershipListener, MembershipView, Saved
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.topics.errors import TopicError

@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (
-    NewTopic,
-    TopicDescription,
-)
+from confluent_kafka.admin import NewTopic, TopicDescription
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.administration.compaction import warn_of_deletion

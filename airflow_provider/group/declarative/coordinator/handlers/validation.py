@@ -11,9 +11,7 @@ from typing import Final
 from airflow_provider.group.declarative.protocol.model import AWAY, JOINING
 from airflow_provider.group.declarative.protocol.wire.messages.apis import MemberRequestBody, RequestBody
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupAlterConfigsRequest
-from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
-    ConnectGroupHeartbeatRequest as Heartbeat,
-)
+from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest as Heartbeat
 from airflow_provider.group.declarative.protocol.wire.parts import ConnectorsAndTasks
 
 _LEAST_VERSION: Final = -1
