@@ -19,8 +19,7 @@ from echo_machine import EchoMachine, heartbeat_of
 from proxied import Network, proxied_broker
 from waiting import DEADLINE_S, SLOWNESS, wait_until
 
-from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, Layout, partition_of
 from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply as WireReply
 from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     RequestBody,

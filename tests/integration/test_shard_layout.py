@@ -13,9 +13,8 @@ from test_shard_records_gone import RECORDS, Config, coordinator
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import Write
-from airflow_provider.group.declarative.protocol.layout import COORDINATORS, Layout
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import COORDINATORS, RECORDS_TOPIC, REQUESTS_TOPIC, Layout
 from airflow_provider.group.declarative.protocol.wire.record_values import (
     ConnectWorkerGroupMetadataKey,
     ConnectWorkerGroupMetadataValue,

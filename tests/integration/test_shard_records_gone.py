@@ -13,8 +13,7 @@ from shard_bench import LAYOUT, quick_broker
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import Write
-from airflow_provider.group.declarative.protocol.layout import COORDINATORS
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import COORDINATORS, RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records.kafka_log import KafkaShardLog
 from airflow_provider.group.declarative.server.shard_topics import ShardTopics

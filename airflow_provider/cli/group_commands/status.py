@@ -30,7 +30,7 @@ from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.state.metrics.room import room
 from airflow_provider.state.records import TaskState, TaskStatus
-from airflow_provider.state.records.spans import span
+from airflow_provider.state.records.times import span
 from airflow_provider.state.reports.durations import finished_times
 from airflow_provider.state.reports.groups.group_warnings import group_warnings
 from airflow_provider.state.reports.groups.worker_words import (

@@ -1,11 +1,9 @@
-"""Times of the wall clock in words."""
+"""Times of the wall clock, and durations, in words."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
 from typing import Final
-
-from airflow_provider.state.records.spans import span
 
 _LAST_S: Final = 253_402_300_799
 """The end of the year 9999."""
@@ -38,6 +36,22 @@ def ago_in_words(wall_ms: int, now_ms: int | None) -> str:
 def time_as_text(wall_ms: int) -> str:
     """The time in ISO 8601."""
     return _at(wall_ms).isoformat()
+
+
+def span(ms: int) -> str:
+    """A duration in words.
+
+    :param ms: milliseconds; a negative number, as from the clocks of two hosts, is shown as 0
+    """
+    seconds = max(0, ms) / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds) // 60
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
 
 
 def _at(wall_ms: int) -> datetime:

@@ -13,7 +13,7 @@ from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import TaskProgressed
 from airflow_provider.state.records import SparkWork, StreamProgress, TaskState
-from airflow_provider.state.records.spans import span
+from airflow_provider.state.records.times import span
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.attempts import on_time_over

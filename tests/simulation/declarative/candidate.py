@@ -14,7 +14,7 @@ from simulation.declarative.shard_topics import SimulatedLog
 
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import Layout
 from airflow_provider.group.declarative.server.errors import FencedError, ShardError
 from airflow_provider.group.declarative.server.migration.bridges import BridgeWord
 from airflow_provider.group.declarative.server.migration.crossing import Crossing

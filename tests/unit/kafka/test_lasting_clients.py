@@ -29,9 +29,8 @@ from mock_brokers import (
 from waiting import DEADLINE_S, eventually, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import Write
-from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.model import MemberEpoch
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC, Layout
 from airflow_provider.group.declarative.protocol.wire.messages.apis import decode_request
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.requests import worker_requests

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, partition_of
+from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, Layout, partition_of
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
 from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     REQUESTS,

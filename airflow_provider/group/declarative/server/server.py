@@ -15,8 +15,13 @@ from typing import Any, Final, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
-from airflow_provider.group.declarative.protocol.layout import COORDINATORS, DEFAULT_LAYOUT, Layout
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import (
+    COORDINATORS,
+    DEFAULT_LAYOUT,
+    RECORDS_TOPIC,
+    REQUESTS_TOPIC,
+    Layout,
+)
 from airflow_provider.group.declarative.server.configured_tasks import JobsFollower
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.migration.bridges import Bridges

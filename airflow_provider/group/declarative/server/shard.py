@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import Layout
 from airflow_provider.group.declarative.server.errors import (
     BlamedError,
     FencedError,

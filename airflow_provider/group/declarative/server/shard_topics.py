@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from airflow_provider.group.declarative.protocol.layout import DEFAULT_LAYOUT, Layout
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import (
+    DEFAULT_LAYOUT,
+    RECORDS_TOPIC,
+    REPLIES_TOPIC,
+    REQUESTS_TOPIC,
+    Layout,
+)
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic, TopicAdmin

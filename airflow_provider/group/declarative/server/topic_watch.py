@@ -12,8 +12,7 @@ from typing import Final
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import TopicDescription
 
-from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC, Layout
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_topics import NEEDS
 from airflow_provider.kafka.topics.administration.lasting_admin import Answer, LastingAdmin

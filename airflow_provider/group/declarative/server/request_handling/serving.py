@@ -24,8 +24,7 @@ from airflow_provider.group.declarative.protocol.exchange import (
     Write,
     read_request,
 )
-from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, Layout
 from airflow_provider.group.declarative.protocol.wire.errors import MalformedMessageError
 from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupAlterConfigsRequest

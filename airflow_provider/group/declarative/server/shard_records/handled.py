@@ -7,8 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from airflow_provider.group.declarative.protocol.layout import COORDINATORS
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.group.declarative.protocol.sharding import (
+    COORDINATORS,
+    RECORDS_TOPIC,
+    REQUESTS_TOPIC,
+    partition_of,
+)
 from airflow_provider.group.declarative.protocol.wire.records import group_id_of
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records.loading import read_moment

@@ -14,8 +14,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from airflow_provider.group.declarative.protocol.exchange import Write
-from airflow_provider.group.declarative.protocol.layout import transactional_id
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REQUESTS_TOPIC, transactional_id
 from airflow_provider.group.declarative.server.errors import AbortedError, FencedError, OversizedError, ShardError
 from airflow_provider.group.declarative.server.shard_records.handled import Note
 from airflow_provider.kafka.lasting_producer import fatal_error_of

@@ -12,7 +12,7 @@ from airflow_provider.group.declarative.coordinator.settings import (
     CoordinatorSettings,
     MigrationPolicy,
 )
-from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import Layout
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConnectGroupAlterConfigsRequest,

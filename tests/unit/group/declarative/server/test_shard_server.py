@@ -15,8 +15,7 @@ from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
-from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.sharding import REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import REQUESTS_TOPIC, Layout
 from airflow_provider.group.declarative.server import server as server_module
 from airflow_provider.group.declarative.server.errors import FencedError, ShardError
 from airflow_provider.group.declarative.server.migration.classic_workers import Seen

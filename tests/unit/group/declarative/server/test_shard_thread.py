@@ -14,7 +14,7 @@ from waiting import DEADLINE_S, wait_until
 from airflow_provider.group.declarative.coordinator.events import RequestArrived, RequestId
 from airflow_provider.group.declarative.coordinator.requesters import requester_of
 from airflow_provider.group.declarative.protocol.exchange import RawRequest
-from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import Layout
 from airflow_provider.group.declarative.server import shard as shard_module
 from airflow_provider.group.declarative.server.errors import FencedError, OversizedError, ShardError
 from airflow_provider.group.declarative.server.request_handling.faulty import Faulty

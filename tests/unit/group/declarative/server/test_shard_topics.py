@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC, Layout
 from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic
 from airflow_provider.kafka.topics.errors import PartitionsError, PassingError, RightsError

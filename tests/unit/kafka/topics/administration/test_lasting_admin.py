@@ -17,8 +17,7 @@ from confluent_kafka.admin import AdminClient
 from mock_brokers import MockBrokers, mock_brokers
 from waiting import DEADLINE_S, eventually, wait_until
 
-from airflow_provider.group.declarative.protocol.layout import Layout
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC, Layout
 from airflow_provider.group.declarative.server import topic_watch
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.topic_watch import TopicWatch

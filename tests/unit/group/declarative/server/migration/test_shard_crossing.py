@@ -10,8 +10,8 @@ from waiting import DEADLINE_S, wait_until
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
-from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
+from airflow_provider.group.declarative.protocol.sharding import Layout
 from airflow_provider.group.declarative.protocol.units import units_of
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,

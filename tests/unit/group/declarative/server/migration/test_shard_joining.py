@@ -11,7 +11,7 @@ from shard_log import MemoryLog, raw
 from airflow_provider.group.declarative.coordinator.coordinator import Coordinator
 from airflow_provider.group.declarative.coordinator.events import Effects, Event, RequestArrived
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
-from airflow_provider.group.declarative.protocol.layout import Layout
+from airflow_provider.group.declarative.protocol.sharding import Layout
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
 from airflow_provider.group.declarative.protocol.wire.record_values import ConnectWorkerGroupMetadataValue
 from airflow_provider.group.declarative.protocol.wire.records import decode_record

@@ -17,9 +17,8 @@ from airflow_provider.group.declarative.protocol.exchange import (
     Write,
     read_request,
 )
-from airflow_provider.group.declarative.protocol.layout import Layout
 from airflow_provider.group.declarative.protocol.model import GroupEpoch, MemberEpoch
-from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, partition_of
+from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, Layout, partition_of
 from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     RequestBody,
     RequestHeader,
