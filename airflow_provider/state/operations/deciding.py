@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from airflow_provider.state.operations import notes
 from airflow_provider.state.operations.deciding_levels import decide_level
 from airflow_provider.state.operations.deciding_tasks import restart, stop_tasks
-from airflow_provider.state.operations.decision import Decision
+from airflow_provider.state.operations.decision import Asked, Decision
 from airflow_provider.state.operations.operations import (
     ALTERABLE,
     AlterJob,
@@ -29,7 +29,6 @@ from airflow_provider.state.operations.operations import (
 from airflow_provider.state.records import (
     GROUP_KEY,
     REBALANCE_KEY,
-    ActionEvent,
     Halt,
     HaltRecord,
     JobDefinition,
@@ -51,21 +50,20 @@ ValueT = TypeVar("ValueT")
 
 
 def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
-    """Decide which records the operation writes.
+    """Decide which records the operation writes. The parameters are those of :class:`~.decision.Asked`.
 
-    :param by: who asks: ``user@host``, a DAG's task, or the user of a page
-    :param at_ms: wall clock, milliseconds since 1970
     :raises OperationError: if it can't be done
     """
+    asked = Asked(jobs, status, by, at_ms)
     if isinstance(operation, SetLogLevel):
-        return decide_level(operation, jobs, status, by=by, at_ms=at_ms)
+        return decide_level(operation, asked)
     if isinstance(operation, Rebalance):
-        return decide_rebalance(status, by=by, at_ms=at_ms)
+        return _rebalance(asked)
     definition = jobs.jobs.get(operation.job)
     if definition is None:
         raise NoJobError(operation.job, jobs.jobs)
     check_still_it(operation.job, operation.defined_at, jobs)
-    return replace(_decide(operation, definition, jobs, status, by=by, at_ms=at_ms), about=job_key(operation.job))
+    return replace(_decide(operation, definition, asked), about=job_key(operation.job))
 
 
 def check_still_it(job: str, defined_at: int | None, jobs: JobsSnapshot) -> None:
@@ -95,47 +93,35 @@ def check_nothing_lost(job: str, written: JobDefinition, changed_from: int | Non
         )
 
 
-def _decide(
-    operation: JobOperation,
-    definition: JobDefinition,
-    jobs: JobsSnapshot,
-    status: StatusSnapshot,
-    *,
-    by: str,
-    at_ms: int,
-) -> Decision:
+def _decide(operation: JobOperation, definition: JobDefinition, asked: Asked) -> Decision:
     match operation:
         case HaltJob():
-            return _halt(operation, jobs, status, by=by, at_ms=at_ms)
+            return _halt(operation, asked)
         case ResumeJob():
-            return _resume(operation, jobs, by=by, at_ms=at_ms)
+            return _resume(operation, asked)
         case StopTasks():
-            return stop_tasks(operation, definition, jobs, status, by=by, at_ms=at_ms)
+            return stop_tasks(operation, definition, asked)
         case RestartJob():
-            return restart(operation, definition, jobs, status, by=by, at_ms=at_ms)
+            return restart(operation, definition, asked)
         case AlterJob():
-            return _alter(operation, definition, jobs, status, by=by, at_ms=at_ms)
+            return _alter(operation, definition, asked)
 
 
-def decide_rebalance(status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
-    """Decide what a rebalance writes.
-
-    :raises OperationError: if it can't be done
-    """
-    if not present(status):
+def _rebalance(asked: Asked) -> Decision:
+    if not present(asked.status):
         raise OperationError("the group has no workers: start some first")
-    if not isinstance(status.group, ClassicRecord):
+    if not isinstance(asked.status.group, ClassicRecord):
         raise OperationError(
             "this is a declarative group (group.protocol=connect), which has no rounds: its coordinator moves it to its"
             " target as soon as anything changes. To change how long lost tasks wait for their worker, use"
             " cospark groups configure --max-delay-ms"
         )
-    record = RebalanceRecord(by=by, at_ms=at_ms)
+    record = RebalanceRecord(by=asked.by, at_ms=asked.at_ms)
     return Decision(
         outcome=Outcome(subject=GROUP_KEY, changed=True),
         about=REBALANCE_KEY,
         jobs={REBALANCE_KEY: record.to_json()},
-        event=ActionEvent(action="rebalance", subject=GROUP_KEY, by=by, at_ms=at_ms),
+        event=asked.event("rebalance", GROUP_KEY),
     )
 
 
@@ -168,46 +154,43 @@ def _merged(before: Mapping[str, ValueT], changes: Mapping[str, ValueT | None]) 
     return {name: value for name, value in {**before, **given}.items() if name not in gone}
 
 
-def _alter(
-    operation: AlterJob, definition: JobDefinition, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int
-) -> Decision:
+def _alter(operation: AlterJob, definition: JobDefinition, asked: Asked) -> Decision:
     job, changed = operation.job, altered(operation, definition)
     if changed.same_as(definition):
         return Decision(outcome=Outcome(subject=job, changed=False))
     named = (*sorted(operation.config), *sorted(operation.session_conf), *sorted(operation.settings))
     names = ", ".join(named[:_MOST_NAMED])
+    noted = notes.of_change(definition, changed, asked.jobs, asked.status)
     return Decision(
-        outcome=Outcome(subject=job, changed=True, notes=notes.of_change(definition, changed, jobs, status)),
+        outcome=Outcome(subject=job, changed=True, notes=noted),
         jobs={job_key(job): changed.to_json()},
-        event=ActionEvent(action="alter", subject=job, by=by, at_ms=at_ms, details=names[:_MOST_SAID]),
+        event=asked.event("alter", job, names[:_MOST_SAID]),
     )
 
 
-def _halt(operation: HaltJob, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
-    job, now = operation.job, jobs.halt_of(operation.job)
+def _halt(operation: HaltJob, asked: Asked) -> Decision:
+    job, jobs, status = operation.job, asked.jobs, asked.status
+    now = jobs.halt_of(job)
     if now is not None and now.halt is operation.halt:
         return Decision(outcome=Outcome(subject=job, changed=False))
     progress = job_progress(job, jobs, status)
     if progress is not None and progress.complete:
         raise OperationError(f"job {job!r} has nothing left to run, so there is nothing to {_WORDS[operation.halt]}")
-    record = HaltRecord(job=job, halt=operation.halt, by=by, at_ms=at_ms)
+    record = HaltRecord(job=job, halt=operation.halt, by=asked.by, at_ms=asked.at_ms)
+    what_stops = notes.of_stop((task for task in status.tasks if task.job == job), jobs, status)
     return Decision(
-        outcome=Outcome(subject=job, changed=True, notes=_what_stops(job, jobs, status)),
+        outcome=Outcome(subject=job, changed=True, notes=what_stops),
         jobs={halt_key(job): record.to_json()},
-        event=ActionEvent(action=_WORDS[operation.halt], subject=job, by=by, at_ms=at_ms),
+        event=asked.event(_WORDS[operation.halt], job),
     )
 
 
-def _what_stops(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[str, ...]:
-    return notes.of_stop((task for task in status.tasks if task.job == job), jobs, status)
-
-
-def _resume(operation: ResumeJob, jobs: JobsSnapshot, *, by: str, at_ms: int) -> Decision:
+def _resume(operation: ResumeJob, asked: Asked) -> Decision:
     job = operation.job
-    if jobs.halt_of(job) is None:
+    if asked.jobs.halt_of(job) is None:
         return Decision(outcome=Outcome(subject=job, changed=False))
     return Decision(
         outcome=Outcome(subject=job, changed=True),
         jobs={halt_key(job): None},
-        event=ActionEvent(action="resume", subject=job, by=by, at_ms=at_ms),
+        event=asked.event("resume", job),
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_provider.state.operations.decision import Decision
+from airflow_provider.state.operations.decision import Asked, Decision
 from airflow_provider.state.operations.operations import OperationError, Outcome, SetLogLevel
-from airflow_provider.state.records import ALL_WORKERS, ActionEvent, LevelsRecord, LogLevel, levels_key
+from airflow_provider.state.records import ALL_WORKERS, LevelsRecord, LogLevel, levels_key
 from airflow_provider.state.records.jobs_topic.log_levels import MOST_LOGGERS, is_logger, is_within
-from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import may_be_asked
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.in_short import in_short
@@ -15,14 +14,12 @@ from airflow_provider.values.model import WorkerId
 _MOST_NAMED = 10
 
 
-def decide_level(
-    operation: SetLogLevel, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int
-) -> Decision:
+def decide_level(operation: SetLogLevel, asked: Asked) -> Decision:
     """Decide which records are written; see :func:`~airflow_provider.state.operations.deciding.decide`."""
     logger, worker = operation.logger, operation.worker or ALL_WORKERS
     if not is_logger(logger):
         raise OperationError(f"logger {logger!r}: give its name as in logging.getLogger(...), not the root's")
-    known = jobs.levels.get(worker)
+    known = asked.jobs.levels.get(worker)
     before: dict[str, LogLevel] = {} if known is None else dict(known.levels)
     after = {name: level for name, level in before.items() if name != logger}
     if operation.level is not None:
@@ -34,20 +31,14 @@ def decide_level(
             f"logger {logger!r}: {MOST_LOGGERS} others have a level already; reset some, or set a parent's"
         )
     if operation.level is not None:
-        _check_that_somebody_sets_it(logger, operation.worker, status)
-    record = LevelsRecord(worker=worker, levels=after, by=by, at_ms=at_ms)
+        _check_that_somebody_sets_it(logger, operation.worker, asked.status)
+    record = LevelsRecord(worker=worker, levels=after, by=asked.by, at_ms=asked.at_ms)
     level = "reset" if operation.level is None else operation.level.value
     return Decision(
         outcome=Outcome(subject=logger, changed=True),
         about=levels_key(worker),
         jobs={levels_key(worker): record.to_json() if after else None},
-        event=ActionEvent(
-            action="set level",
-            subject=logger,
-            by=by,
-            at_ms=at_ms,
-            details=f"{level}, in {operation.worker or 'all workers'}",
-        ),
+        event=asked.event("set level", logger, f"{level}, in {operation.worker or 'all workers'}"),
     )
 
 

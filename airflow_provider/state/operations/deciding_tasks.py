@@ -6,10 +6,9 @@ from collections.abc import Set
 from typing import Final
 
 from airflow_provider.state.operations import notes
-from airflow_provider.state.operations.decision import Decision
+from airflow_provider.state.operations.decision import Asked, Decision
 from airflow_provider.state.operations.operations import OperationError, Outcome, RestartJob, StopTasks
 from airflow_provider.state.records import (
-    ActionEvent,
     JobDefinition,
     RestartRecord,
     TaskHaltRecord,
@@ -27,25 +26,17 @@ from airflow_provider.values.model import PLANNER_INDEX, TaskId, planner_of
 _MOST_NAMED: Final = 20
 
 
-def stop_tasks(
-    operation: StopTasks,
-    definition: JobDefinition,
-    jobs: JobsSnapshot,
-    status: StatusSnapshot,
-    *,
-    by: str,
-    at_ms: int,
-) -> Decision:
+def stop_tasks(operation: StopTasks, definition: JobDefinition, asked: Asked) -> Decision:
     """Decide which records stop some tasks of a job."""
-    job = operation.job
+    job, jobs, status = operation.job, asked.jobs, asked.status
     if PLANNER_INDEX in operation.tasks:
         raise OperationError(f"job {job!r}: a planner can't be stopped alone; stop the job")
-    asked = _named_tasks(job, operation.tasks, jobs)
-    for task in asked:
+    named = _named_tasks(job, operation.tasks, jobs)
+    for task in named:
         last = effective_status(task, jobs, status)
         if last is not None and last.state.final:
             raise OperationError(f"task {task} has {last.state.value} already, so it can't be stopped")
-    stopped = tuple(task for task in asked if jobs.halt_of_task(task) is None)
+    stopped = tuple(task for task in named if jobs.halt_of_task(task) is None)
     if not stopped:
         return Decision(outcome=Outcome(subject=job, changed=False))
     return Decision(
@@ -56,36 +47,26 @@ def stop_tasks(
                 index=task.index,
                 run_key=definition.run_key,
                 fingerprint=work.fingerprint,
-                by=by,
-                at_ms=at_ms,
+                by=asked.by,
+                at_ms=asked.at_ms,
             ).to_json()
             for task in stopped
             if (work := jobs.planned_work(task)) is not None
         },
-        event=ActionEvent(
-            action="stop tasks", subject=job, by=by, at_ms=at_ms, details=f"tasks: {_indexes(operation.tasks)}"
-        ),
+        event=asked.event("stop tasks", job, f"tasks: {_indexes(operation.tasks)}"),
     )
 
 
-def restart(
-    operation: RestartJob,
-    definition: JobDefinition,
-    jobs: JobsSnapshot,
-    status: StatusSnapshot,
-    *,
-    by: str,
-    at_ms: int,
-) -> Decision:
+def restart(operation: RestartJob, definition: JobDefinition, asked: Asked) -> Decision:
     """Decide which records restart, retry or resume tasks of a job."""
-    job = operation.job
-    asked = _asked_for(operation, jobs)
+    job, jobs, status = operation.job, asked.jobs, asked.status
+    named = _asked_for(operation, jobs)
     again = to_try_again(definition, jobs.plans.get(job), status.tasks, operation.tasks)
     retried = {word.task for word in again}
-    alive = [task for task in asked if task not in retried and needs_running(task, jobs, status.tasks)]
+    alive = [task for task in named if task not in retried and needs_running(task, jobs, status.tasks)]
     restarted = [] if operation.only_failed else [task for task in alive if _is_somewhere(task, jobs, status)]
-    resumed = [] if operation.only_failed else [task for task in asked if jobs.halt_of_task(task) is not None]
-    finished = () if operation.tasks is None else tuple(task for task in asked if _has_finished(task, jobs, status))
+    resumed = [] if operation.only_failed else [task for task in named if jobs.halt_of_task(task) is not None]
+    finished = () if operation.tasks is None else tuple(task for task in named if _has_finished(task, jobs, status))
     outcome = Outcome(
         subject=job,
         changed=bool(restarted or retried or resumed),
@@ -98,7 +79,7 @@ def restart(
         return Decision(outcome=outcome)
     to_restart = [*restarted, *resumed]  # a resumed task may not have stopped yet, so it is restarted, too
     indexes = [None] if operation.tasks is None else [task.index for task in to_restart]
-    records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if to_restart]
+    records = [RestartRecord(job=job, index=index, by=asked.by, at_ms=asked.at_ms) for index in indexes if to_restart]
     return Decision(
         outcome=outcome,
         jobs={
@@ -106,7 +87,7 @@ def restart(
             **{halt_task_key(task): None for task in resumed},
         },
         tasks=again,
-        event=ActionEvent(action="restart", subject=job, by=by, at_ms=at_ms, details=_in_words(operation, outcome)),
+        event=asked.event("restart", job, _in_words(operation, outcome)),
     )
 
 
