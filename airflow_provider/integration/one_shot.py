@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,13 +14,11 @@ from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER, Needs
+from airflow_provider.kafka.topics.rights import STEERER, STOPPER, SUBMITTER, Needs
 from airflow_provider.state.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
-from airflow_provider.state.records import ControlRecord, JobDefinition
+from airflow_provider.state.records import JobDefinition
 from airflow_provider.state.views.jobs_view import JobsSnapshot
-from airflow_provider.state.views.slots.scaling import Goal, ScaleDown
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.values.model import TaskId
 
 T = TypeVar("T")
 
@@ -82,38 +80,10 @@ def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -
     return act(settings, group, SUBMITTER, lambda topics: topics.submit(definition))
 
 
-def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
-    """As :meth:`GroupTopics.remove`."""
-    return act(settings, group, STEERER, lambda topics: topics.remove(job, by=by, defined_at=defined_at))
-
-
-def retry_failed(
-    settings: KafkaSettings,
-    group: str,
-    job: str,
-    indexes: Collection[int] | None = None,
-    *,
-    by: str,
-    defined_at: int | None = None,
-) -> tuple[TaskId, ...]:
-    """As :meth:`GroupTopics.retry_failed`."""
-    return act(settings, group, RETRIER, lambda topics: topics.retry_failed(job, indexes, by=by, defined_at=defined_at))
-
-
 def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
     """As :meth:`GroupTopics.carry_out`."""
     needs = STOPPER if isinstance(operation, SetLogLevel | Rebalance) else STEERER
     return act(settings, group, needs, lambda topics: topics.carry_out(operation, by=by))
-
-
-def scale_down(settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> ScaleDown:
-    """As :meth:`GroupTopics.scale_down`."""
-    return act(settings, group, STOPPER, lambda topics: topics.scale_down(goal, by=by))
-
-
-def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
-    """As :meth:`GroupTopics.publish_control`."""
-    act(settings, group, STOPPER, lambda topics: topics.publish_control(control))
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -24,7 +24,7 @@ from airflow_provider.kafka.topics import clients
 from airflow_provider.kafka.topics.errors import HalfDoneError, UnsureError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
-from airflow_provider.kafka.topics.rights import STEERER, WORKER
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, WORKER
 from airflow_provider.state.operations.operations import HaltJob, RestartJob, StopTasks
 from airflow_provider.state.records import Halt, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.ui.access.visits import Visit
@@ -153,6 +153,6 @@ def test_a_half_done_restart_names_the_missing_part_which_can_be_done_alone(scen
     scene.way.heal()
     jobs, status, _ = scene.before
     assert scene.now()[:2] == (jobs + 1, status)
-    retried = one_shot.retry_failed(scene.far, scene.group, "etl", by="me")
+    retried = one_shot.act(scene.far, scene.group, RETRIER, lambda topics: topics.retry_failed("etl", by="me"))
     assert retried == (TaskId("etl", 1), TaskId("etl", 2))
     assert scene.now()[:2] == (jobs + 1, status + 2), "running tasks are not restarted again"

@@ -31,7 +31,7 @@ from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.rights import STEERER, WORKER
 from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
@@ -138,7 +138,7 @@ async def submit(settings: KafkaSettings, group: str, name: str) -> None:
 
 
 async def remove(settings: KafkaSettings, group: str, name: str) -> None:
-    await asyncio.to_thread(one_shot.remove_job, settings, group, "never-submitted")
+    await asyncio.to_thread(one_shot.act, settings, group, STEERER, lambda topics: topics.remove("never-submitted"))
 
 
 async def retry(settings: KafkaSettings, group: str, name: str) -> None:
@@ -334,7 +334,9 @@ async def test_with_exactly_these_rights_everything_works(
         await topics.publish_task(failed)
     retried = await asyncio.to_thread(Hook(secured.settings("retrier")).retry_failed, LIFE, "first")
     assert retried == ["first:0"]
-    assert await asyncio.to_thread(one_shot.remove_job, secured.settings("steerer"), LIFE, "first")
+    assert await asyncio.to_thread(
+        one_shot.act, secured.settings("steerer"), LIFE, STEERER, lambda topics: topics.remove("first")
+    )
     assert await cospark(secured.settings("steerer"), "jobs", "remove", LIFE, "second") == 0
 
 

@@ -13,17 +13,11 @@ import pytest
 from topic_bench import JOB, PLAN, TASK, W1, task_status
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.integration.one_shot import (
-    list_groups,
-    read_group,
-    remove_job,
-    send_control,
-    submit_job,
-)
+from airflow_provider.integration.one_shot import act, list_groups, read_group, submit_job
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.rights import STEERER, STOPPER, WORKER
 from airflow_provider.state.records import ActionEvent, ControlAction, ControlRecord
 from airflow_provider.state.views.topic_view import About
 from demo.events import read_events
@@ -85,11 +79,12 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings: Kafka
     def work() -> None:
         assert submit_job(settings, group_id, JOB).changed
         assert not submit_job(settings, group_id, JOB).changed
-        send_control(settings, group_id, ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1))
+        stop = ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1)
+        act(settings, group_id, STOPPER, lambda topics: topics.publish_control(stop))
         assert set(read_group(settings, group_id).jobs.controls) == {W1}
 
     await asyncio.to_thread(work)
-    assert remove_job(settings, group_id, "flights")
+    assert act(settings, group_id, STEERER, lambda topics: topics.remove("flights"))
     assert dict(read_group(settings, group_id).jobs.jobs) == {}
     assert group_id in list_groups(settings)
     done = [event.action for event in read_events(settings, group_id) if isinstance(event, ActionEvent)]

@@ -14,13 +14,13 @@ from anyio.from_thread import start_blocking_portal
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.live.shared import shared_topics
-from airflow_provider.integration.one_shot import GroupSnapshot, send_control, submit_job
+from airflow_provider.integration.one_shot import GroupSnapshot, act, submit_job
 from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.kafka.topics.rights import WATCHER, WORKER
+from airflow_provider.kafka.topics.rights import STOPPER, WATCHER, WORKER
 from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
@@ -158,7 +158,8 @@ class Group:
             self.ask(worker, ControlAction.STOP)
 
     def ask(self, worker: WorkerId, action: ControlAction) -> None:
-        send_control(self._settings, self.name, ControlRecord(worker=worker, action=action, at_ms=_now_ms()))
+        wish = ControlRecord(worker=worker, action=action, at_ms=_now_ms())
+        act(self._settings, self.name, STOPPER, lambda topics: topics.publish_control(wish))
 
     def submit(self, job: str, *, tasks: int, entry_point: str, kind: TaskKind, **config: object) -> None:
         """Submit a job without Airflow, parts of which may be away."""

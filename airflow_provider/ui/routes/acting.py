@@ -11,24 +11,23 @@ from airflow_provider.integration import one_shot
 from airflow_provider.integration.operator_parameters.parameters import worker_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER
 from airflow_provider.state.operations.notes import of_leaving
 from airflow_provider.state.operations.operations import (
     HaltJob,
-    Operation,
     Rebalance,
     RestartJob,
     ResumeJob,
     SetLogLevel,
     StopTasks,
 )
-from airflow_provider.state.operations.words import outcome_in_words
 from airflow_provider.state.records import ControlAction, ControlRecord, Halt, LogLevel
 from airflow_provider.state.views.presence import may_be_asked
 from airflow_provider.state.views.slots.scaling import count
 from airflow_provider.state.views.task_progress.retrying import retried_in_words
 from airflow_provider.ui.access.rights import may_steer
 from airflow_provider.ui.access.visits import Visit
-from airflow_provider.ui.routes.doing import Act, Done, done
+from airflow_provider.ui.routes.doing import Done, done, steer
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import WorkerId
 
@@ -109,32 +108,35 @@ class LevelOf(ToGroup):
 
 @router.post("/pause")
 def pause_job(act: ToJob, visit: Steering) -> Done:
-    return _steer("pause", act, visit, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.PAUSED))
+    return steer("pause", act, visit, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.PAUSED))
 
 
 @router.post("/stop")
 def stop_job(act: ToTasks, visit: Steering) -> Done:
     some = act.indexes
     if some is None:
-        return _steer("stop", act, visit, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.STOPPED))
-    return _steer("stop", act, visit, StopTasks(job=act.job, defined_at=act.defined_at, tasks=some))
+        return steer("stop", act, visit, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.STOPPED))
+    return steer("stop", act, visit, StopTasks(job=act.job, defined_at=act.defined_at, tasks=some))
 
 
 @router.post("/resume")
 def resume_job(act: ToJob, visit: Steering) -> Done:
-    return _steer("resume", act, visit, ResumeJob(job=act.job, defined_at=act.defined_at))
+    return steer("resume", act, visit, ResumeJob(job=act.job, defined_at=act.defined_at))
 
 
 @router.post("/restart")
 def restart_job(act: ToTasks, visit: Steering) -> Done:
-    return _steer("restart", act, visit, RestartJob(job=act.job, defined_at=act.defined_at, tasks=act.indexes))
+    return steer("restart", act, visit, RestartJob(job=act.job, defined_at=act.defined_at, tasks=act.indexes))
 
 
 @router.post("/retry")
 def retry_failed(act: ToTasks, visit: Steering) -> Done:
     def retry(settings: KafkaSettings) -> str:
-        retried = one_shot.retry_failed(
-            settings, act.group, act.job, act.indexes, by=visit.by, defined_at=act.defined_at
+        retried = one_shot.act(
+            settings,
+            act.group,
+            RETRIER,
+            lambda topics: topics.retry_failed(act.job, act.indexes, by=visit.by, defined_at=act.defined_at),
         )
         return retried_in_words(act.job, retried)
 
@@ -144,7 +146,12 @@ def retry_failed(act: ToTasks, visit: Steering) -> Done:
 @router.post("/remove")
 def remove_job(act: ToJob, visit: Steering) -> Done:
     def remove(settings: KafkaSettings) -> str:
-        known = one_shot.remove_job(settings, act.group, act.job, by=visit.by, defined_at=act.defined_at)
+        known = one_shot.act(
+            settings,
+            act.group,
+            STEERER,
+            lambda topics: topics.remove(act.job, by=visit.by, defined_at=act.defined_at),
+        )
         return f"job {act.job} is removed" if known else f"the group has no job {act.job} any more"
 
     return done("remove", act, visit, remove)
@@ -159,7 +166,7 @@ def ask_worker(act: AskWorker, visit: Steering) -> Done:
 
     def ask(settings: KafkaSettings) -> str:
         wish = ControlRecord(worker=WorkerId(act.worker), action=act.action, at_ms=wall_ms(), by=visit.by)
-        one_shot.send_control(settings, act.group, wish)
+        one_shot.act(settings, act.group, STOPPER, lambda topics: topics.publish_control(wish))
         notes = of_leaving((wish.worker,), act.action, seen.jobs, seen.status, stop_now="stop it")
         return "; ".join((f"worker {act.worker} is asked to {act.action.value}", *notes))
 
@@ -169,7 +176,8 @@ def ask_worker(act: AskWorker, visit: Steering) -> Done:
 @router.post("/scale")
 def scale_group(act: ScaleGroup, visit: Steering) -> Done:
     def scale(settings: KafkaSettings) -> str:
-        plan = one_shot.scale_down(settings, act.group, count(act.workers), by=visit.by)
+        goal = count(act.workers)
+        plan = one_shot.act(settings, act.group, STOPPER, lambda topics: topics.scale_down(goal, by=visit.by))
         return f"asked to leave: {in_short(plan.asked, most=_MOST_NAMED)} ({plan.in_words}); {plan.what_follows}"
 
     return done("scale", act, visit, scale)
@@ -177,7 +185,7 @@ def scale_group(act: ScaleGroup, visit: Steering) -> Done:
 
 @router.post("/rebalance")
 def rebalance_group(act: ToGroup, visit: Steering) -> Done:
-    return _steer("rebalance", act, visit, Rebalance())
+    return steer("rebalance", act, visit, Rebalance())
 
 
 @router.post("/level")
@@ -186,11 +194,4 @@ def set_level(act: LevelOf, visit: Steering) -> Done:
         worker = WorkerId(worker_name(act.worker)) if act.worker else None
     except ValueError as wrong:  # nobody could read a record with such a key, and it would stay for ever
         raise HTTPException(status.HTTP_409_CONFLICT, str(wrong)) from wrong
-    return _steer("level", act, visit, SetLogLevel(logger=act.logger, level=act.level, worker=worker))
-
-
-def _steer(name: str, act: Act, visit: Visit, operation: Operation) -> Done:
-    def steer(settings: KafkaSettings) -> str:
-        return outcome_in_words(operation, one_shot.carry_out(settings, act.group, operation, by=visit.by))
-
-    return done(name, act, visit, steer)
+    return steer("level", act, visit, SetLogLevel(logger=act.logger, level=act.level, worker=worker))

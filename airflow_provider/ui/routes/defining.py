@@ -12,12 +12,11 @@ from airflow_provider.integration import one_shot
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.state.operations.operations import AlterJob
-from airflow_provider.state.operations.words import outcome_in_words
 from airflow_provider.state.records import JobDefinition, TaskKind
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.ui.access.rights import may_define, may_see_configs
 from airflow_provider.ui.access.visits import Visit
-from airflow_provider.ui.routes.doing import Done, done
+from airflow_provider.ui.routes.doing import Done, done, steer
 from airflow_provider.ui.views.config_form import Declared, declared_by
 
 router: Final = APIRouter(prefix="/api")
@@ -148,10 +147,7 @@ def submit_job(act: SubmitJob, visit: Defining) -> Done:
 
 @router.post("/act/alter")
 def alter_job(act: ChangeJob, visit: Defining) -> Done:
-    def alter(settings: KafkaSettings) -> str:
-        return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=visit.by))
-
-    return done("alter", act, visit, alter)
+    return steer("alter", act, visit, act.operation)
 
 
 def _named(

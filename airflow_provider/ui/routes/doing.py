@@ -11,9 +11,11 @@ from typing import Any, Final, Protocol
 from fastapi import HTTPException, status
 from sqlalchemy.exc import DBAPIError
 
+from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.state.operations.operations import OperationError
+from airflow_provider.state.operations.operations import Operation, OperationError
+from airflow_provider.state.operations.words import outcome_in_words
 from airflow_provider.state.records import JobError
 from airflow_provider.state.views.slots.scaling import ScaleError
 from airflow_provider.ui.access.visits import Visit
@@ -76,3 +78,12 @@ def done(name: str, act: Act, visit: Visit, do: Callable[[KafkaSettings], str]) 
         world.acts.release()
     log.info("%s on the page of groups: %s (group %r)", visit.by, words, act.group)
     return Done(words=words)
+
+
+def steer(name: str, act: Act, visit: Visit, operation: Operation) -> Done:
+    """Carry out an operation. See :func:`done`."""
+
+    def carry_out(settings: KafkaSettings) -> str:
+        return outcome_in_words(operation, one_shot.carry_out(settings, act.group, operation, by=visit.by))
+
+    return done(name, act, visit, carry_out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
@@ -30,15 +29,8 @@ from airflow_provider.hooks.shown_connections import Connections, Named, of_airf
 from airflow_provider.integration import one_shot
 from airflow_provider.integration.airflow_api.airflow_teams import team_of
 from airflow_provider.integration.airflow_api.task_instance import TaskPage
-from airflow_provider.integration.one_shot import (
-    carry_out,
-    remove_job,
-    retry_failed,
-    scale_down,
-    send_control,
-    submit_job,
-)
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.rights import Needs
 from airflow_provider.state.operations.operations import OperationError
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.records.status_topic.awaited import Awaited
@@ -104,16 +96,11 @@ def acted_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """By which connections something was done."""
     seen: list[str] = []
 
-    def instead_of(real: Callable[..., Any]) -> Callable[..., None]:
-        @functools.wraps(real)
-        def act(settings: KafkaSettings, *_: Any, **__: Any) -> None:
-            seen.append(settings.conn_id)
-            raise OperationError("that is far enough")
+    def act(settings: KafkaSettings, group: str, needs: Needs, work: Callable[[Any], Any]) -> None:
+        seen.append(settings.conn_id)
+        raise OperationError("that is far enough")
 
-        return act
-
-    for real in (submit_job, remove_job, retry_failed, carry_out, scale_down, send_control):
-        monkeypatch.setattr(one_shot, real.__name__, instead_of(real))
+    monkeypatch.setattr(one_shot, "act", act)
     return seen
 
 

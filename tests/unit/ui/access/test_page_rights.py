@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from sqlite3 import OperationalError as LockedError
 from typing import Any
@@ -19,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.rights import Needs
 from airflow_provider.state.records import TaskState
 from airflow_provider.ui.access.rights import ACTING_HEADER
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
@@ -40,19 +42,15 @@ def retried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs of which something was tried again."""
     seen: list[str] = []
 
-    def retry(
-        settings: KafkaSettings,
-        group: str,
-        job: str,
-        indexes: Any = None,
-        *,
-        by: str,
-        defined_at: int | None = None,
-    ) -> tuple[TaskId, ...]:
-        seen.append(job)
-        return (TaskId(job, 0),)
+    class Topics:
+        def retry_failed(self, job: str, indexes: Any, *, by: str, defined_at: int | None) -> tuple[TaskId, ...]:
+            seen.append(job)
+            return (TaskId(job, 0),)
 
-    monkeypatch.setattr(one_shot, "retry_failed", retry)
+    def act(settings: KafkaSettings, group: str, needs: Needs, work: Callable[[Topics], tuple[TaskId, ...]]) -> Any:
+        return work(Topics())
+
+    monkeypatch.setattr(one_shot, "act", act)
     return seen
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
@@ -19,6 +20,7 @@ from waiting import DEADLINE_S
 from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
+from airflow_provider.kafka.topics.rights import Needs
 from airflow_provider.state.operations.deciding import decide
 from airflow_provider.state.operations.operations import Operation, Outcome
 from airflow_provider.state.records import ActionEvent, ControlRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
@@ -27,6 +29,8 @@ from airflow_provider.state.views.slots.scaling import scale_down as who_is_aske
 from airflow_provider.ui.access.rights import ACTING_HEADER
 from airflow_provider.ui.world import MOST_ACTS
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+
+T = TypeVar("T")
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 JOB = {**GROUP, "job": "job", "defined_at": 0}
@@ -54,36 +58,31 @@ class Broker:
     wishes: list[ControlRecord] = field(default_factory=list)
     looked_at: list[int | None] = field(default_factory=list)
 
-    def remove_job(
-        self, settings: KafkaSettings, group: str, job: str, *, by: str = "", defined_at: int | None = None
-    ) -> bool:
+    def act(
+        self, settings: KafkaSettings, group: str, needs: Needs, work: Callable[[Broker], Coroutine[Any, Any, T]]
+    ) -> T:
+        assert group == "etl"
+        return asyncio.run(work(self))
+
+    async def remove(self, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
         self.looked_at.append(defined_at)
         return True
 
-    def retry_failed(
-        self,
-        settings: KafkaSettings,
-        group: str,
-        job: str,
-        indexes: Collection[int] | None = None,
-        *,
-        by: str,
-        defined_at: int | None = None,
+    async def retry_failed(
+        self, job: str, indexes: Collection[int] | None = None, *, by: str, defined_at: int | None = None
     ) -> tuple[TaskId, ...]:
         self.looked_at.append(defined_at)
         return ()
 
-    def carry_out(self, settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
-        assert group == "etl"
+    async def carry_out(self, operation: Operation, *, by: str) -> Outcome:
         decision = decide(operation, self.topics.jobs, self.topics.status, by=by, at_ms=7)
         self.events += [] if decision.event is None else [decision.event]
         return decision.outcome
 
-    def send_control(self, settings: KafkaSettings, group: str, wish: ControlRecord) -> None:
-        assert group == "etl"
+    async def publish_control(self, wish: ControlRecord) -> None:
         self.wishes.append(wish)
 
-    def scale_down(self, settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> ScaleDown:
+    async def scale_down(self, goal: Goal, *, by: str) -> ScaleDown:
         plan = who_is_asked(goal, self.topics.jobs, self.topics.status)
         self.left += [(worker, by) for worker in plan.asked]
         return plan
@@ -92,11 +91,7 @@ class Broker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker(topics())
-    monkeypatch.setattr(one_shot, "carry_out", broker.carry_out)
-    monkeypatch.setattr(one_shot, "send_control", broker.send_control)
-    monkeypatch.setattr(one_shot, "scale_down", broker.scale_down)
-    monkeypatch.setattr(one_shot, "remove_job", broker.remove_job)
-    monkeypatch.setattr(one_shot, "retry_failed", broker.retry_failed)
+    monkeypatch.setattr(one_shot, "act", broker.act)
     return broker
 
 
