@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from airflow_provider.servers.jars import default_cache
 from airflow_provider.servers.java import ClassArchive, find_java
-from airflow_provider.servers.local_broker import default_cache
 from airflow_provider.spark.local.pyspark_internals import home_of_spark
 
 _JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

@@ -24,7 +24,8 @@ from confluent_kafka.admin import (
 from waiting import DEADLINE_S
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.servers.local_broker import BrokerSecurity, LocalBroker
+from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.servers.security import BrokerSecurity
 
 PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 ADMIN = "admin"

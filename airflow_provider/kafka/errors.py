@@ -1,23 +1,9 @@
-"""Errors of requests to a broker: the broker's own error codes, and requests without an answer."""
+"""Requests to a broker without an answer: why, and what people should check."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final
-
-from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
-
-__all__ = [
-    "CHECK_CERTIFICATE",
-    "CHECK_CREDENTIALS",
-    "CHECK_MECHANISM",
-    "CHECK_NAME",
-    "CHECK_PROTOCOL",
-    "CHECK_SERVERS",
-    "Fault",
-    "KafkaErrorCode",
-    "TransportError",
-]
 
 CHECK_CREDENTIALS: Final = "check sasl.username, sasl.password and sasl.mechanism of the connection"
 CHECK_MECHANISM: Final = "check sasl.mechanism of the connection: the broker does not offer it"

@@ -15,21 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.servers.jars import JarsUnavailableError, default_cache, fetch_jars
-from airflow_provider.servers.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.servers.jars import default_cache, fetch_jars
+from airflow_provider.servers.java import ClassArchive, find_java
 from airflow_provider.servers.own_process import HOST, PortError, hold_ports, require_free, tail
 from airflow_provider.servers.own_server import START_S, NotStartedError, OwnServer
 from airflow_provider.servers.security import BrokerSecurity
-
-__all__ = [
-    "BrokerSecurity",
-    "BrokerStartError",
-    "JarsUnavailableError",
-    "LocalBroker",
-    "MissingPrerequisiteError",
-    "default_cache",
-    "fetch_jars",
-]
 
 KAFKA_VERSION: Final = "4.3.1"
 # Kafka logs through SLF4J and its jars bring no place for the log to go.

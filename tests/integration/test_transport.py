@@ -14,11 +14,12 @@ from certificates import Certificates
 from tcp_proxy import TcpProxy
 from waiting import DEADLINE_S
 
-from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.group_requests.messages import JoinRequest, JoinResponse, NodeId, SyncRequest, SyncResponse
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.servers.local_broker import LocalBroker
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, WorkerId
 
 NONE = KafkaErrorCode.NONE

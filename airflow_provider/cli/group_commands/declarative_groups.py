@@ -11,7 +11,6 @@ from airflow_provider.cli.shared.terminal import complain
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.report import configuration_lines, phase, tables, to_json
 from airflow_provider.group.declarative.server.shard_records.reading import read_groups
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
@@ -19,6 +18,7 @@ from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import PROTOCOL_TYPE, Epoch, ProtocolError, WorkerId
 from airflow_provider.values.saved import CONNECT

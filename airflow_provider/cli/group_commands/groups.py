@@ -18,7 +18,7 @@ from airflow_provider.cli.shared.terminal import complain, say
 from airflow_provider.group.live.shared import shared_transport
 from airflow_provider.integration.one_shot import list_groups
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
@@ -30,6 +30,7 @@ from airflow_provider.state.reports.groups.group_description_json import group_t
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import what_was
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import PROTOCOL_TYPE
 
 _NOBODY: Final = "no worker is in it"

@@ -12,9 +12,9 @@ from typing import Any, Final
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, Int16, Int32, Int64, Schema
 
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.flexible import MEMBER, NO_TAGS, STRING, TAGS, StructT, fill
 from airflow_provider.kafka.group_requests.messages import CommittedOffset
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 _PARTITION: Final = 0
 _NO_GENERATION: Final = -1

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, Int8, Int16, Int32, Schema
 
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests import messages
 from airflow_provider.kafka.group_requests.flexible import MEMBER, NO_TAGS, STRING, TAGS, StructT, fill
 from airflow_provider.kafka.group_requests.messages import NodeId
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, WorkerId
 
 _GROUP_KEY_TYPE = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.connections import Address, Connections, Owner
 from airflow_provider.kafka.group_requests.inspection import DescribeGroups, ListGroups
 from airflow_provider.kafka.group_requests.messages import (
@@ -28,6 +27,7 @@ from airflow_provider.kafka.group_requests.offsets import OffsetCommit, OffsetFe
 from airflow_provider.kafka.group_requests.requests import FindCoordinator, Heartbeat, LeaveGroup
 from airflow_provider.kafka.group_requests.rounds import JoinGroup, SyncGroup
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, WorkerId
 
 # How much longer than the rebalance timeout a JoinGroup may take, as in Kafka's own client (AbstractCoordinator).

@@ -14,9 +14,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.topics.errors import PassingError, RightsError, TopicError
 from airflow_provider.kafka.topics.rights import Operation, Right
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.group_requests.messages import CommittedOffset, NodeId

@@ -6,7 +6,6 @@ from group_records import record_of
 from rich.console import Console
 
 from airflow_provider.cli.group_commands.status import render
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.records import (
     JobDefinition,
@@ -19,6 +18,7 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

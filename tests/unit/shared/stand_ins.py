@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.membership import Ended
-from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.group_requests.messages import (
     FindCoordinatorResponse,
     JoinMember,
@@ -50,6 +50,7 @@ from airflow_provider.spark.runner import (
     WarmUpReady,
 )
 from airflow_provider.state.records import Event, decode, event_from_json
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 

@@ -16,7 +16,7 @@ from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.group.live import silence
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.spark.job import FencedError
@@ -28,6 +28,7 @@ from airflow_provider.state.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker import process_identity
 from airflow_provider.worker import worker as worker_module

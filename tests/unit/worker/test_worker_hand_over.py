@@ -16,7 +16,6 @@ from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
 from airflow_provider.group.live.classic.leading import absent_since
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import TaskOrder
@@ -29,6 +28,7 @@ from airflow_provider.state.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import TaskId, Tasks, planner_of
 from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.hands.port import Released

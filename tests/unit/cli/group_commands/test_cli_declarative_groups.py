@@ -21,7 +21,6 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import Ins
 from airflow_provider.group.declarative.report import phase
 from airflow_provider.group.declarative.server.errors import ShardError
 from airflow_provider.group.declarative.server.shard_records import reading
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import GroupDescription, ListGroupsResponse
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.administration.topic_admin import FoundTopic
@@ -30,6 +29,7 @@ from airflow_provider.state.records import JobDefinition
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, WorkerId
 
 ALL, OF_A, OF_B = tasks("AC0", "AT1", "BC0"), tasks("AC0", "AT1"), tasks("BC0")

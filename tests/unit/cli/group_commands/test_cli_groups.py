@@ -17,7 +17,6 @@ from airflow_provider.cli.group_commands import groups as groups_module
 from airflow_provider.cli.group_commands.groups import describe
 from airflow_provider.cli.group_commands.status import render
 from airflow_provider.cli.main import main
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import GroupDescription, ListedGroup, ListGroupsResponse
 from airflow_provider.state.records import (
     PlanRecord,
@@ -32,6 +31,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.groups import group_in_short
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import TaskId, planner_of
 
 # ---- groups describe

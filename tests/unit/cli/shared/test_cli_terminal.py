@@ -22,10 +22,10 @@ from airflow_provider.cli.job_commands import jobs
 from airflow_provider.cli.shared import reading
 from airflow_provider.cli.shared.terminal import complain, printable, say
 from airflow_provider.cli.worker_commands import workers
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.kafka.topics.rights import WATCHER
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId
 
 EVIL = "w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"

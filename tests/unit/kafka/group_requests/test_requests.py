@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests import inspection, messages, offsets, requests, rounds
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, WorkerId
 
 NO_THROTTLE = i32Timedelta.parse(timedelta())

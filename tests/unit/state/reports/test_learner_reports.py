@@ -20,7 +20,6 @@ from airflow_provider.cli.group_commands.groups import describe
 from airflow_provider.cli.group_commands.status import render
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.metrics.room import NO_ROOM
 from airflow_provider.state.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
@@ -29,6 +28,7 @@ from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_
 from airflow_provider.state.reports.narration import epoch_in_words
 from airflow_provider.state.reports.report import GroupReport, JobReport
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId, TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

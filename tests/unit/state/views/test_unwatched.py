@@ -13,7 +13,6 @@ from rich.console import Console
 
 from airflow_provider.cli.group_commands.groups import describe
 from airflow_provider.cli.group_commands.status import render
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.state.metrics import declared
 from airflow_provider.state.metrics.gauges import gauges
@@ -30,6 +29,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import job_progress
 from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.group_requests.messages import CommittedOffset, FindCoordinatorResponse, NodeId
 from airflow_provider.kafka.topics.errors import PassingError, RightsError, TopicError
 from airflow_provider.triggers.asset_watchers.bookmarks import Bookmark
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 
 pytestmark = pytest.mark.turned_clock
 

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from airflow_provider.cli.group_commands.groups import describe
 from airflow_provider.cli.group_commands.status import render
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
 from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.groups.group_description import as_lines
@@ -19,6 +18,7 @@ from airflow_provider.state.reports.job_description import JobDescription
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_detail, task_page
 from airflow_provider.ui.views.workers import workers
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 
 W1 = WorkerId("w1")

@@ -9,8 +9,8 @@ import pytest
 from airflow_provider.group.classic.member.events import Request, RequestRejected, SendSync
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.live.classic.sending import Asking
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group_requests.messages import SyncResponse
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import GenerationId, MemberId, SubProtocol, WorkerId
 
 

@@ -16,8 +16,9 @@ from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.live.classic.classic_member import GroupMember
 from airflow_provider.group.live.classic.classic_membership import ClassicProtocol
-from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import WorkerId
 
 SETTINGS = MemberSettings(

@@ -18,9 +18,10 @@ from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.live.classic.classic_member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
-from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.topics.errors import ReaderFaultError, TopicError
 from airflow_provider.state.records import Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 pytestmark = pytest.mark.turned_clock

@@ -12,8 +12,8 @@ from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.group.live.classic.classic_member import GroupMember
-from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
+from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, WorkerId
 
 HOUR_MS = 3_600_000
