@@ -67,7 +67,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.assignment.balancing.balance import NOTHING_FIXED
 from airflow_provider.assignment.balancing.pools import Kinds, Pools, pools_of
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.lost import LostWork, judge
@@ -77,8 +76,8 @@ from airflow_provider.assignment.moving.moves import Difference, Shuffle, write_
 from airflow_provider.assignment.moving.pace import pace
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.assignment.replanned import planned_again
-from airflow_provider.assignment.shares import Shares, merged, minus, plus
-from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.assignment.shares import NO_SHARES, Shares, all_of, merged, minus, plus
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 
 def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment:  # noqa: A002  # KIP-415's term
@@ -89,8 +88,8 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     """
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
-    settled = settle(round, memory, max_delay_ms=policy.max_delay_ms)
-    pools = settled.pools
+    settled = settle(round, memory, compare(round, memory), max_delay_ms=policy.max_delay_ms)
+    pools = settled.pools(round, memory)
     decided = pace(policy, settled.lost_work, memory, wants_to_revoke=pools.stops > 0, now_ms=round.now_ms)
     relieved = pools.relieve(round.revocation_rank, decided.allowance)
     taken = merged((*relieved, settled.drains.waits, settled.elsewhere.taken))
@@ -103,58 +102,62 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
 class Settled:
     """Who keeps what, before anything is balanced.
 
+    :param difference: without what goes elsewhere
+    :param elsewhere: what goes to a certain worker, because it has failed where it was
+    :param drains: workers that finish what they run, and start nothing
     :param kept: what each member keeps of what it owned
-    :param elsewhere: what goes to a certain worker
-    :param pools: what may change of each kind of work
+    :param own: what members get back, within their shares
     :param free: what any worker may start
     """
 
     difference: Difference
     elsewhere: Elsewhere
-    lost_work: LostWork
     drains: Draining
+    lost_work: LostWork
     kept: Shares
-    pools: Pools
+    own: Shares
     free: Tasks
 
+    @property
+    def left(self) -> Shares:
+        """What each member keeps without what goes elsewhere."""
+        return self.elsewhere.left_of(self.kept)
 
-def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # noqa: A002
-    """Decide everything that does not depend on shares."""
-    difference = compare(round, memory)
-    stopped = difference.stopped
-    kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
+    def pools(self, round: Round, memory: Memory) -> Pools:  # noqa: A002
+        """What may change of each kind of work."""
+        return pools_of(
+            round, memory, Kinds.of(round), self.drains, self.left, self.own, self.free, self.elsewhere.places
+        )
+
+
+def settle(
+    round: Round,  # noqa: A002
+    memory: Memory,
+    difference: Difference,
+    *,
+    max_delay_ms: int,
+    warm: Shares = NO_SHARES,
+) -> Settled:
+    """Decide everything that does not depend on shares.
+
+    :param difference: that of :func:`compare`, without ``warm``
+    :param warm: what members start whatever their shares are
+    """
+    kept = {worker: minus(round.owned[worker], difference.stopped) for worker in sorted(round.owned)}
     goes = elsewhere(round, kept, (*difference.created, *difference.lost) if round.tried.places else ())
-    difference = goes.beyond(difference)
-    lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=max_delay_ms)
-    again = planned_again(difference.created, round, memory)
-    own = merged((lost_work.own, again))
-    drains = draining(round, kept)
-    kinds = Kinds.of(round)
-    stays = kinds.stays(round)
-    left = goes.left_of(kept)
-    movable = {worker: minus(tasks, stays) for worker, tasks in left.items()} if stays else left
-    fixed = _fixed(left, movable, goes, kinds) if stays or goes.places else NOTHING_FIXED
-    own_of_drained = NO_TASKS.union(*(own.get(worker, NO_TASKS) for worker in drains.runs))
-    created = minus(difference.created, NO_TASKS.union(*again.values()))
-    free = plus(plus(created, lost_work.as_new), own_of_drained)
+    difference = difference.without(goes.tasks)  # nothing waits for the workers that had these
+    held = {worker: plus(tasks, warm.get(worker, NO_TASKS)) for worker, tasks in kept.items()} if warm else kept
+    lost_work = judge(difference.lost, held, memory, round, max_delay_ms=max_delay_ms)
+    again = round.of_staying(planned_again(difference.created, round, memory))
     return Settled(
         difference=difference,
         elsewhere=goes,
+        drains=draining(round, kept),
         lost_work=lost_work,
-        drains=drains,
         kept=kept,
-        pools=pools_of(round, memory, kinds, drains, movable, own, free, fixed),
-        free=free,
+        own=merged((lost_work.own, again)),
+        free=plus(minus(difference.created, all_of(again)), lost_work.as_new),
     )
-
-
-def _fixed(left: Shares, movable: Shares, goes: Elsewhere, kinds: Kinds) -> dict[WorkerId, int]:
-    """How much each member has that does not move: what stays, and what it gets."""
-    return {
-        worker: kinds.load_of(minus(tasks, movable[worker]))
-        + kinds.load_of(kinds.by_slots(goes.places.get(worker, NO_TASKS)))
-        for worker, tasks in left.items()
-    }
 
 
 def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from airflow_provider.assignment.shares import both, plus
+from airflow_provider.assignment.shares import Numbers, both, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -22,18 +22,23 @@ class Costs:
     :param large: the tasks that take more than one slot, streams included, by how many they take
     :param slots: the slots of each member. A missing one, as of each worker that a bridge stands for, counts as 1 where
         work is shared out by cost, and as the mean of the others where it is shared out by number
+    :param stands_for: for how many workers a member stands, as the bridge of a declarative group does (KIP-848's
+        migration); 1 if missing. It has the share of all of them
     """
 
     of: Mapping[TaskId, float] = field(default_factory=dict)
     left: Mapping[TaskId, float] = field(default_factory=dict)
     large: Mapping[int, Tasks] = field(default_factory=dict)
-    slots: Mapping[WorkerId, int] = field(default_factory=dict)
+    slots: Numbers = field(default_factory=dict)
+    stands_for: Numbers = field(default_factory=dict)
 
-    def beside(self, others: Mapping[WorkerId, int]) -> Costs:
+    def beside(self, others: Numbers) -> Costs:
         """These costs, if other tasks, which never end or may not move, take this many slots of each member."""
-        return replace(self, slots={worker: self.slots.get(worker, 1) - number for worker, number in others.items()})
+        workers = self.stands_for
+        slots = {worker: self.slots.get(worker, workers.get(worker, 1)) - number for worker, number in others.items()}
+        return replace(self, slots=slots)
 
-    def at(self, slots: Mapping[WorkerId, int]) -> Costs:
+    def at(self, slots: Numbers) -> Costs:
         """These costs, with the slots that the members themselves have told."""
         return replace(self, slots={**self.slots, **slots})
 

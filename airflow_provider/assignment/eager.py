@@ -33,11 +33,12 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
     by_cost = costs.among(configured)
     by_number = configured - by_cost
     tasks = frozenset([task for task in by_number if not task.is_planner])
-    may_have = portions(len(tasks), hands, costs.slots)
+    may_have = portions(len(tasks), hands, costs.slots, costs.stands_for)
     in_turn = by_number if may_have.equal else by_number - tasks
     planners_first = sorted(in_turn, key=lambda task: (not task.is_planner, task))
-    for hand, task in zip(cycle(hands.values()), planners_first):  # not strict: cycle() is endless
-        hand.append(task)
+    in_order = [member for member in hands for _ in range(costs.stands_for.get(member, 1))]
+    for member, task in zip(cycle(in_order), planners_first):  # not strict: cycle() is endless
+        hands[member].append(task)
     if not may_have.equal:
         seats = may_have.seats(dict.fromkeys(hands, 0), len(tasks))
         for member, given in deal_seats(tasks, seats, {}).items():

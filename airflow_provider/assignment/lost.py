@@ -22,7 +22,8 @@ class LostWork:
     :param delay_ms: how long some of it waits at least; 0: nothing waits
     :param deadline_ms: when the delay for workers of which nothing is known ends, wall clock; 0: none runs
     :param candidates: workers that had no tasks while that delay ran, so may be lost ones that have returned
-    :param own: what workers that have returned get back, by worker, as far as it is within their shares
+    :param own: what workers that have returned get back, by worker, as far as it is within their shares. Those that
+        drain, or leave soon, get nothing
     :param as_new: what goes to the workers that have the least
     :param waiting: what nobody gets yet, by the worker that had it
     :param awaited: until when (wall clock) work waits for workers that have said when they will return
@@ -66,11 +67,14 @@ def judge(
         unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms
     )
     delays = filter(None, (lost_work.delay_ms, *(end_ms - round.now_ms for end_ms in awaited.values())))
+    returned = {**lost_work.own, **back}
+    own = round.of_staying(returned)
+    at_once = [shares[worker] for worker in ends.keys() - awaited.keys()]
     return replace(
         lost_work,
         delay_ms=min(delays, default=0),
-        own={**lost_work.own, **back},
-        as_new=lost_work.as_new.union(*(shares[worker] for worker in ends.keys() - awaited.keys())),
+        own=own,
+        as_new=lost_work.as_new.union(*at_once, *(returned[worker] for worker in returned.keys() - own.keys())),
         waiting={**lost_work.waiting, **{worker: shares[worker] for worker in awaited}},
         awaited=awaited,
     )

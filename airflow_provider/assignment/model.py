@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -102,6 +102,22 @@ class Round:
     stays: Tasks = NO_TASKS
     costs: Costs = NO_COSTS
     tried: TriedElsewhere = NONE_ELSEWHERE
+
+    @property
+    def by_field(self) -> dict[str, Any]:
+        """What is known, to make a round of another kind."""
+        return {each.name: getattr(self, each.name) for each in fields(Round)}
+
+    @property
+    def staying(self) -> frozenset[WorkerId]:
+        """The members that can get tasks: all but those that drain; if all drain, these can, too."""
+        members = frozenset(self.owned)
+        return members - self.draining or members
+
+    def of_staying(self, shares: Mapping[WorkerId, Tasks]) -> dict[WorkerId, Tasks]:
+        """The shares of the workers that can get tasks."""
+        staying = self.staying
+        return {worker: tasks for worker, tasks in shares.items() if worker in staying}
 
 
 class MoveReason(str, Enum):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -12,6 +13,13 @@ K = TypeVar("K", WorkerId, int)
 
 Shares = Mapping[WorkerId, Tasks]
 """Tasks by worker."""
+
+
+NO_SHARES: Final[Shares] = MappingProxyType({})
+
+Numbers = Mapping[WorkerId, int]
+"""A number by worker, as of tasks or of slots."""
+NO_NUMBERS: Final[Numbers] = MappingProxyType({})
 
 
 def plus(tasks: Tasks, more: Tasks) -> Tasks:
@@ -32,6 +40,11 @@ def both(tasks: Tasks, others: Tasks) -> Tasks:
 def without(tasks: Tasks, less: Tasks) -> Tasks:
     """As :func:`minus`, for sets that mostly have nothing in common: then the same set is returned."""
     return tasks if less.isdisjoint(tasks) else tasks - less
+
+
+def all_of(shares: Shares) -> Tasks:
+    """The tasks of all workers together."""
+    return NO_TASKS.union(*shares.values())
 
 
 def merged(parts: Iterable[Mapping[WorkerId, Iterable[TaskId]]]) -> dict[WorkerId, Tasks]:

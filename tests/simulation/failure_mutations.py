@@ -118,7 +118,7 @@ FAILURE_MUTATIONS = (
     Mutation(
         name="lets a failed task wait for the worker that was lost with it",
         module="airflow_provider.assignment.cooperative",
-        edits=(("    difference = goes.beyond(difference)\n", ""),),
+        edits=(("    difference = difference.without(goes.tasks)", "    difference"),),
         unit_test="tests/unit/assignment/moving/test_assignor_elsewhere.py",
     ),
     Mutation(

@@ -136,8 +136,8 @@ LEARNER_MUTATIONS = (
         module=f"{_LEARNERS}.model",
         edits=(
             (
-                "        return frozenset(self.owned) - away\n",
-                "        return frozenset(self.owned) - (away - self.leaving_soon)\n",
+                "return super(LearnerRound, self).staying - self.leaving_soon",
+                "return super(LearnerRound, self).staying",
             ),
         ),
         plan="learners",
@@ -245,7 +245,7 @@ LEARNER_MUTATIONS = (
     ),
     Mutation(
         name="has a running task learned although one that waits could move",
-        module="airflow_provider.assignment.learners.lessons",
+        module="airflow_provider.assignment.learners.excess",
         edits=(("(len(waiting.get(worker, NO_TASKS)) < above[worker], worker)", "worker"),),
         unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),

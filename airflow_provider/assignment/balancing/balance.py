@@ -7,18 +7,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, nlargest
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.assignment.balancing.dealing import NOTHING_BESIDE, deal, deal_seats
+from airflow_provider.assignment.balancing.dealing import deal, deal_seats
 from airflow_provider.assignment.balancing.portions import Portions
 from airflow_provider.assignment.model import Load
-from airflow_provider.assignment.shares import Shares, minus, plus
+from airflow_provider.assignment.shares import NO_NUMBERS, Numbers, Shares, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 NO_LIMIT: Final = sys.maxsize
 _job_of: Final = itemgetter(0)
-NOTHING_FIXED: Final[Mapping[WorkerId, int]] = MappingProxyType({})
 
 
 class Pool:
@@ -30,7 +28,7 @@ class Pool:
     :param kept: what each member keeps of this kind
     :param own: what some members are to get back; nobody runs it now
     :param fixed: how many more of this kind a member has that count, but don't move
-    :param beside: see :func:`.spread.deal`
+    :param beside: see :func:`.dealing.deal`
     :param size: how much each task counts; all other numbers are in the same unit
     """
 
@@ -46,9 +44,9 @@ class Pool:
         may_have: Portions,
         kept: Shares,
         own: Shares,
-        fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+        fixed: Numbers = NO_NUMBERS,
         size: int = 1,
-        beside: Mapping[WorkerId, int] = NOTHING_BESIDE,
+        beside: Numbers = NO_NUMBERS,
     ) -> None:
         self.size = size
         idle = {worker: size * len(tasks) for worker, tasks in own.items()}
@@ -70,7 +68,7 @@ class Pool:
         self._fixed = fixed
         self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
 
-    def _given_up(self, above: Mapping[WorkerId, int]) -> Mapping[WorkerId, int]:
+    def _given_up(self, above: Numbers) -> Numbers:
         """How many of its tasks each worker gives up that has so much above its share."""
         return above
 
@@ -110,16 +108,16 @@ class Pool:
     def _loads(self) -> dict[WorkerId, int]:
         return {worker: self.size * len(has) + self._fixed.get(worker, 0) for worker, has in self._shares.items()}
 
-    def _seats(self, loads: Mapping[WorkerId, int], number: int) -> Mapping[WorkerId, int]:
+    def _seats(self, loads: Numbers, number: int) -> Numbers:
         """How many of so many tasks each worker gets."""
         return self._portions.seats(loads, number)
 
 
 def surplus(
-    loads: Mapping[WorkerId, int],
-    idle: Mapping[WorkerId, int],
+    loads: Numbers,
+    idle: Numbers,
     may_have: Portions,
-    fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+    fixed: Numbers = NO_NUMBERS,
 ) -> dict[WorkerId, int]:
     """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
 
@@ -147,7 +145,7 @@ def surplus(
     return {worker: number for worker, number in gives.items() if number}
 
 
-def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
+def limited(stops: Numbers, most: int) -> Numbers:
     """Allow at most ``most`` stops in all, each time to the worker that has the most stops left."""
     if sum(stops.values()) <= most:
         return stops
@@ -162,7 +160,8 @@ def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
 
 
 def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:
-    """Choose what a worker gives up: the lowest rank first, then tasks of the job that has the most tasks there.
+    """Choose what a worker gives up: the lowest rank first, then tasks of the job that has the most tasks there; of
+    equals the last name and the highest index, so that what came first stays.
 
     :param rank: what it costs to stop a task; 0, the default, is nothing, as for a task that has not started
     """
@@ -171,7 +170,7 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
     chosen: list[TaskId] = []
     for equals in _by_rank(tasks, rank):
         left = number - len(chosen)
-        thinned = nlargest(left, equals) if one_of_each else _thin_out(equals, left, size)
+        thinned = nlargest(left, equals) if one_of_each else thin_out(sorted(equals, reverse=True), left, size)
         chosen += thinned
         if len(chosen) == number:
             break
@@ -189,16 +188,14 @@ def _by_rank(tasks: Collection[TaskId], rank: Mapping[TaskId, int]) -> Iterator[
     )
 
 
-def _thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:
-    """Choose at most ``number`` of the tasks, one at a time from the job that has the most left.
-
-    Ties go to the last name and the highest index, so that what came first stays.
+def thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:
+    """Choose at most ``number`` of the tasks, one at a time from the job that has the most left; of equals, the first.
 
     :param size: how many tasks each job has there before
     """
     left = dict(size)
     order: list[tuple[int, TaskId]] = []
-    for task in sorted(tasks, reverse=True):
+    for task in tasks:
         order.append((left[task[0]], task))
         left[task[0]] -= 1
-    return [task for _, task in nlargest(number, order)]
+    return [task for _, task in nlargest(number, order, key=itemgetter(0))]

@@ -9,16 +9,13 @@ If all tasks have the same size, these rules come to those of module ``balance``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from airflow_provider.assignment.balancing.balance import Pool, limited
-from airflow_provider.assignment.balancing.portions import Portions, Slots, portions, slots_or_mean
-from airflow_provider.assignment.shares import Shares
+from airflow_provider.assignment.balancing.portions import Portions, portions, slots_or_mean
+from airflow_provider.assignment.shares import NO_NUMBERS, Numbers, Shares
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
-
-Loads = Mapping[WorkerId, int]
-"""So many slots of each worker."""
 
 
 class OfSize(NamedTuple):
@@ -36,19 +33,27 @@ class OfSize(NamedTuple):
     unplaced: int
 
 
-def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Loads, waiting: Tasks) -> list[Pool]:
+def pools_by_size(
+    sizes: Sequence[OfSize],
+    total: int,
+    slots: Numbers,
+    fixed: Numbers,
+    waiting: Tasks,
+    stands_for: Numbers = NO_NUMBERS,
+) -> list[Pool]:
     """A pool for each size.
 
     :param total: how many slots all tasks take
     :param slots: the slots of the members, as far as they are known
+    :param stands_for: for how many workers some of them stand
     :param fixed: how many slots others take that do not move
     :param waiting: the tasks that have not started
     """
     workers = sizes[0].kept
-    may_have, capacity = portions(total, workers, slots), slots_or_mean(workers, slots)
+    may_have, capacity = portions(total, workers, slots, stands_for), slots_or_mean(workers, slots, stands_for)
     loads = {worker: fixed.get(worker, 0) for worker in workers}
     wants = dict.fromkeys(loads, 0)
-    waits: dict[int, Loads] = {}
+    waits: dict[int, Numbers] = {}
     for size, kept, own, _ in sizes:
         waits[size] = {worker: number for worker, tasks in kept.items() if (number := len(tasks & waiting))}
         for worker, number in waits[size].items():
@@ -56,7 +61,7 @@ def pools_by_size(sizes: Sequence[OfSize], total: int, slots: Slots, fixed: Load
         for worker, tasks in kept.items():
             loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
     short = 0 < sum(capacity.values()) < total
-    now: tuple[Loads, Loads] = loads, wants
+    now: tuple[Numbers, Numbers] = loads, wants
     pools: dict[int, Pool] = {}
     larger: _SizePool | None = None
     for of_size in sorted(sizes, key=lambda of_size: -of_size.size):
@@ -81,17 +86,17 @@ class _SizePool(Pool):
         self,
         of_size: OfSize,
         may_have: Portions,
-        capacity: Loads,
-        waits: Loads,
-        loads: Loads,
-        wants: Loads,
+        capacity: Numbers,
+        waits: Numbers,
+        loads: Numbers,
+        wants: Numbers,
         *,
         short: bool,
     ) -> None:
         size, self._kept, own, self._unplaced = of_size
         self._capacity, self._now, self._waits, self._wants = capacity, loads, waits, wants
         self._short = short
-        self._seated: tuple[Loads, int, Loads] = ({}, 0, {})
+        self._seated: tuple[Numbers, int, Numbers] = ({}, 0, {})
         others = {
             worker: loads[worker] - size * (len(tasks) + len(own.get(worker, NO_TASKS)))
             for worker, tasks in self._kept.items()
@@ -99,7 +104,7 @@ class _SizePool(Pool):
         super().__init__(may_have, self._kept, own, others, size)
         self.over = {}  # a share of slots is no number of tasks
 
-    def then(self) -> tuple[Loads, Loads]:
+    def then(self) -> tuple[Numbers, Numbers]:
         """The loads, and what waits, when what is above the shares and what nobody has is placed."""
         places = self._unplaced + len(self._spare) + self.stops
         if not places:
@@ -114,7 +119,7 @@ class _SizePool(Pool):
                 left[worker] += self.size * gets
         return left, wants
 
-    def _given_up(self, above: Loads) -> Mapping[WorkerId, int]:
+    def _given_up(self, above: Numbers) -> Numbers:
         if not above and not self._waits:
             return {}
         stuck = {
@@ -140,7 +145,7 @@ class _SizePool(Pool):
         one_more = self._portions.extras > sum([load > whole[worker] for worker, load in self._now.items()])
         return sum([max(0, whole[worker] + one_more - load) // self.size for worker, load in self._now.items()])
 
-    def _room(self, loads: Loads) -> int:
+    def _room(self, loads: Numbers) -> int:
         """How many more of these tasks could start."""
         capacity, size = self._capacity, self.size
         return sum([max(0, -((load - capacity[worker]) // size)) for worker, load in loads.items()])
@@ -149,7 +154,7 @@ class _SizePool(Pool):
         """The same, on one worker."""
         return _parts(self._capacity[worker] - load, self.size)
 
-    def _seats(self, loads: Loads, number: int) -> Mapping[WorkerId, int]:
+    def _seats(self, loads: Numbers, number: int) -> Numbers:
         """First the tasks that can start, wherever that is. The others wait in proportion to the slots. A round asks
         twice: for what is left to smaller tasks, and when these are placed.
         """

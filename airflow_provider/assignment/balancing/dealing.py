@@ -11,22 +11,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from operator import itemgetter
-from types import MappingProxyType
-from typing import Final
 
-from airflow_provider.assignment.shares import Shares
+from airflow_provider.assignment.shares import NO_NUMBERS, Numbers, Shares
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 _by_index = itemgetter(1)
 
-NOTHING_BESIDE: Final[Mapping[WorkerId, int]] = MappingProxyType({})
-
 
 def deal(
     tasks: Iterable[TaskId],
-    loads: Mapping[WorkerId, int],
+    loads: Numbers,
     held: Shares,
-    beside: Mapping[WorkerId, int] = NOTHING_BESIDE,
+    beside: Numbers = NO_NUMBERS,
 ) -> dict[WorkerId, list[TaskId]]:
     """Give each task to a worker with the lowest load, as Java's ``assignTasks`` does.
 
@@ -53,7 +49,7 @@ def deal(
     return {worker: hand for worker, hand in zip(order, hands, strict=True) if hand}
 
 
-def deal_seats(tasks: Iterable[TaskId], seats: Mapping[WorkerId, int], held: Shares) -> dict[WorkerId, list[TaskId]]:
+def deal_seats(tasks: Iterable[TaskId], seats: Numbers, held: Shares) -> dict[WorkerId, list[TaskId]]:
     """Give each worker so many of the tasks, and to each a part of each job that is in proportion to its seats.
 
     :param seats: for as many tasks as there are

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider.assignment.balancing.balance import NOTHING_FIXED, Pool
+from airflow_provider.assignment.balancing.balance import Pool
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
 from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.costs import slots_for
 from airflow_provider.assignment.draining import Draining, draining
-from airflow_provider.assignment.model import Load, Memory, Round
-from airflow_provider.assignment.shares import Shares, both, merged, minus, plus
+from airflow_provider.assignment.model import NONE_ELSEWHERE, Load, Memory, Round
+from airflow_provider.assignment.shares import NO_NUMBERS, NO_SHARES, Numbers, Shares, all_of, both, merged, minus, plus
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -119,24 +119,36 @@ def pools_of(
     memory: Memory,
     kinds: Kinds,
     drains: Draining,
-    kept: Shares,
+    left: Shares,
     own: Shares,
     free: Tasks,
-    fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+    places: Shares = NO_SHARES,
+    beside: Numbers = NO_NUMBERS,
 ) -> Pools:
     """The pools of a round.
 
-    :param kept: the tasks of members that may move
+    :param left: the tasks that members keep as far as it is decided, whether they may move or not
     :param own: the tasks that some members are to get back
     :param free: the tasks that anybody may start
-    :param fixed: how much more each member has that does not move (:meth:`Kinds.load_of`)
+    :param places: the tasks that some members get, whatever their shares are
+    :param beside: how much more each member has that does not move (:meth:`Kinds.load_of`)
     """
+    stays = kinds.stays(round)
+    kept, fixed = left, beside
+    if stays or places:
+        kept = {worker: minus(tasks, stays) for worker, tasks in left.items()}
+        fixed = {
+            worker: beside.get(worker, 0)
+            + kinds.load_of(minus(tasks, kept[worker]))
+            + kinds.load_of(kinds.by_slots(places.get(worker, NO_TASKS)))
+            for worker, tasks in left.items()
+        }
     kept_of, own_of = _by_kind(drains.others(kept), kinds), _by_kind(drains.others(own), kinds)
-    runs_there, slots = drains.kept, round.costs.slots
+    runs_there, slots, stands_for = drains.kept, round.costs.slots, round.costs.stands_for
     of_planners, of_cost = (len(tasks) - len(runs_there & tasks) for tasks in (kinds.planners, kinds.by_cost))
     total = len(round.configured) - len(runs_there) - of_planners - of_cost
-    to_place = plus(free, NO_TASKS.union(*drains.waits.values()))
-    planners = Pool(portions(of_planners, kept_of[0]), kept_of[0], own_of[0])
+    to_place = plus(free, all_of(drains.waits))
+    planners = Pool(portions(of_planners, kept_of[0], stands_for=stands_for), kept_of[0], own_of[0])
     if kinds.wide:
         total += sum([(size - 1) * len(minus(of_size, runs_there)) for size, of_size in kinds.wide.items()])
         sizes = [
@@ -145,22 +157,27 @@ def pools_of(
         ]
         started = round.revocation_rank
         waiting = round.configured.difference(started) if started else round.configured
-        by_slots = pools_by_size(sizes, total, slots, fixed, waiting)
+        by_slots = pools_by_size(sizes, total, slots, fixed, waiting, stands_for)
     else:
         if kinds.size > 1:
             slots = {worker: -(-number // kinds.size) for worker, number in slots.items()}
         by_slots = [
-            Pool(portions(total, kept_of[1], slots), kept_of[1], own_of[1], fixed, beside=_run(kept_of[-1], round))
+            Pool(
+                portions(total, kept_of[1], slots, stands_for),
+                kept_of[1],
+                own_of[1],
+                fixed,
+                beside=_run(kept_of[-1], round),
+            )
         ]
     if not kinds.by_cost:
         return Pools(kinds=kinds, of_each=(planners, *by_slots))
-    stays = kinds.stays(round) & round.configured
     never_end = merged(
         (
             *kept_of[1:-1],
             *[pool.returned for pool in by_slots],
             *[pool.place(of_kind) for pool, of_kind in zip(by_slots, kinds.split(to_place)[1:], strict=False)],
-            {worker: round.owned[worker] & stays for worker in kept_of[1]},
+            {worker: both(left[worker], stays) for worker in kept_of[1]},
         )
     )
     costs = round.costs.beside({worker: slots_for(tasks, round.costs.large) for worker, tasks in never_end.items()})
@@ -170,6 +187,7 @@ def pools_of(
 
 def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
     """How many planners and tasks would have to move so that nobody has more than its share."""
+    round = replace(round, stays=NO_TASKS, tried=NONE_ELSEWHERE)  # noqa: A001
     return pools_of(round, Memory(), Kinds.of(round), draining(round, shares), shares, {}, NO_TASKS).stops
 
 

@@ -5,24 +5,18 @@ many workers as are needed so that the sum is right may have one more: when task
 remainders. A worker that has one more already keeps it, as a move for less than one task would only cost a stop.
 
 A worker whose slots are not known, as one of Java's, counts as the mean of the others. With equal slots the quotas are
-equal, and these are the shares of Kafka Connect.
+equal, and these are the shares of Kafka Connect. A member that stands for several workers counts as so many of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from itertools import cycle, islice
-from types import MappingProxyType
-from typing import Final
 
+from airflow_provider.assignment.shares import NO_NUMBERS, Numbers
 from airflow_provider.values.model import WorkerId
-
-Slots = Mapping[WorkerId, int]
-"""How many slots each worker has, as far as it is known."""
-
-NOT_KNOWN: Final[Slots] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +28,15 @@ class Portions:
     :param extras: how many workers may have one more than the whole part
     """
 
-    whole: Mapping[WorkerId, int]
-    rest: Mapping[WorkerId, int]
+    whole: Numbers
+    rest: Numbers
     extras: int
 
     @property
     def equal(self) -> bool:
         return not self.rest
 
-    def seats(
-        self, loads: Mapping[WorkerId, int], number: int, size: int = 1, slots: Slots = NOT_KNOWN
-    ) -> dict[WorkerId, int]:
+    def seats(self, loads: Numbers, number: int, size: int = 1, slots: Numbers = NO_NUMBERS) -> dict[WorkerId, int]:
         """How many of ``number`` tasks each worker gets, if it has ``loads`` already: first what is lacking to the
         whole part of its quota, then one more where the most slots are free for it, then for the largest remainders.
 
@@ -74,9 +66,7 @@ class Portions:
             lacking[worker] += 1
         return lacking
 
-    def _most_lacking(
-        self, lacking: Mapping[WorkerId, int], number: int, *, in_proportion: bool
-    ) -> dict[WorkerId, int]:
+    def _most_lacking(self, lacking: Numbers, number: int, *, in_proportion: bool) -> dict[WorkerId, int]:
         """As when others have more than they may: each task goes to the worker that lacks the most.
 
         :param in_proportion: whether each gets the whole part of its quota of these tasks first
@@ -92,12 +82,15 @@ class Portions:
         return seats
 
 
-def portions(total: int, workers: Collection[WorkerId], slots: Slots = NOT_KNOWN) -> Portions:
+def portions(
+    total: int, workers: Collection[WorkerId], slots: Numbers = NO_NUMBERS, stands_for: Numbers = NO_NUMBERS
+) -> Portions:
     """What each of these workers may have of ``total`` tasks.
 
     :param workers: at least one
+    :param stands_for: for how many workers some of them stand
     """
-    weights = _weights(workers, slots)
+    weights = _weights(workers, slots, stands_for)
     if not weights:
         share, extras = divmod(total, len(workers))
         return Portions(dict.fromkeys(workers, share), {}, extras)
@@ -107,23 +100,31 @@ def portions(total: int, workers: Collection[WorkerId], slots: Slots = NOT_KNOWN
     return Portions(whole, {worker: rest for worker, (_, rest) in quotas.items()}, total - sum(whole.values()))
 
 
-def slots_or_mean(workers: Collection[WorkerId], slots: Slots) -> dict[WorkerId, int]:
+def slots_or_mean(
+    workers: Collection[WorkerId], slots: Numbers, stands_for: Numbers = NO_NUMBERS
+) -> dict[WorkerId, int]:
     """The slots of these workers. A worker whose slots are not known counts as the mean of the others, rounded down; as
     none, if none are known.
+
+    :param stands_for: for how many workers some of them stand
     """
     known = [number for worker in workers if (number := slots.get(worker, 0))]
     mean = sum(known) // len(known) if known else 0
-    return {worker: slots.get(worker, mean) for worker in workers}
+    return {worker: slots.get(worker, mean * stands_for.get(worker, 1)) for worker in workers}
 
 
-def uneven(workers: Collection[WorkerId], slots: Slots) -> dict[WorkerId, int]:
+def uneven(workers: Collection[WorkerId], slots: Numbers) -> dict[WorkerId, int]:
     """The slots of these workers that are known; empty if all of them are equal."""
     known = {worker: number for worker in workers if (number := slots.get(worker, 0)) > 0}
     return known if len(set(known.values())) > 1 else {}
 
 
-def _weights(workers: Collection[WorkerId], slots: Slots) -> dict[WorkerId, int]:
+def _weights(workers: Collection[WorkerId], slots: Numbers, stands_for: Numbers) -> dict[WorkerId, int]:
     """The workers' slots, or a multiple of them; empty: as far as is known, all are equal."""
     known = uneven(workers, slots)
-    together = sum(known.values())
-    return {worker: known[worker] * len(known) if worker in known else together for worker in workers if known}
+    together = sum(known.values()) or 1
+    weights = {
+        worker: known[worker] * len(known) if worker in known else together * stands_for.get(worker, 1)
+        for worker in workers
+    }
+    return weights if known or len(set(weights.values())) > 1 else {}

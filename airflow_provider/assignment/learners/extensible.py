@@ -42,12 +42,12 @@ The rules beyond ``cooperative``, by name:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from airflow_provider.assignment.balancing.balance import limited
 from airflow_provider.assignment.balancing.pools import Kinds, pools_of
-from airflow_provider.assignment.learners.lessons import at_most
+from airflow_provider.assignment.learners.lessons import begin
 from airflow_provider.assignment.learners.model import (
     DEFAULT_LIMITS,
     LearnerAssignment,
@@ -55,14 +55,13 @@ from airflow_provider.assignment.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignment.learners.settled import Settled, of_staying, settle
-from airflow_provider.assignment.learners.stateful import Stateful, begin_lessons, spread
-from airflow_provider.assignment.learners.why import Why, each, explained
+from airflow_provider.assignment.learners.settled import Settled, settle
+from airflow_provider.assignment.learners.stateful import Stateful, spread
 from airflow_provider.assignment.model import GroupAssignment, Load, Move, MoveReason
-from airflow_provider.assignment.moving.moves import Shuffle, write_down
+from airflow_provider.assignment.moving.moves import Shuffle, Why, explained, write_down
 from airflow_provider.assignment.moving.pace import Pace, pace
 from airflow_provider.assignment.policy import Incremental, Policy
-from airflow_provider.assignment.shares import Shares, grouped, merged, minus, plus
+from airflow_provider.assignment.shares import Numbers, Shares, grouped, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 
@@ -83,7 +82,7 @@ def assign(
     settled = settle(round, memory, policy, limits)
     stateful = spread(round, memory, limits, settled)
     balanced = _balance(round, memory, policy, limits, settled, stateful)
-    begun = begin_lessons(round, limits, stateful, balanced.stops)
+    begun = begin(round, limits, stateful, balanced.stops)
     outcome = write_down(
         round, memory.cooperative, settled.difference, settled.lost_work, balanced.decided, balanced.shuffle
     )
@@ -96,7 +95,7 @@ class _Balanced:
 
     decided: Pace
     shuffle: Shuffle
-    stops: Mapping[WorkerId, int]
+    stops: Numbers
 
 
 def _balance(
@@ -108,32 +107,29 @@ def _balance(
     stateful: Stateful,
 ) -> _Balanced:
     """Balance the stateless tasks around the stateful ones. Under a policy of steps, a lesson counts as a move."""
-    kinds = Kinds.by_number(round) if stateful.tasks else Kinds.of(round)
-    stays = minus(kinds.stays(round), stateful.tasks)
-    apart = plus(stateful.tasks, stays)
-    stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.left, round).items()}
-    if not stateless:
+    left = {worker: minus(tasks, stateful.tasks) for worker, tasks in round.of_staying(settled.left).items()}
+    if not left:
         decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=False, now_ms=round.now_ms)
         return _Balanced(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
-    own = {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()}
-    fixed = stateful.excess.even(stateful.stops) if stateful.tasks else {}
-    gets = {worker: minus(kinds.by_slots(tasks), stateful.tasks) for worker, tasks in settled.elsewhere.places.items()}
-    if stays or gets:
-        fixed = {
-            worker: fixed.get(worker, 0)
-            + kinds.load_of(settled.kept[worker] & stays)
-            + kinds.load_of(gets.get(worker, NO_TASKS))
-            for worker in stateless
-        }
     drains = settled.drains.without(frozenset(stateful.further.lessons))
     free = minus(settled.free, stateful.tasks)
-    pools = pools_of(round, memory.cooperative, kinds, drains, stateless, own, free, fixed)
+    pools = pools_of(
+        round,
+        memory.cooperative,
+        Kinds.by_number(round) if stateful.tasks else Kinds.of(round),
+        drains,
+        left,
+        {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()},
+        free,
+        {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.elsewhere.places.items()},
+        stateful.excess.even(stateful.stops) if stateful.tasks else {},
+    )
     stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.lessons)))
     in_steps = isinstance(policy, Incremental)
     wants = pools.stops > 0 or bool(stateful.idle) or (in_steps and any(stops.values()))
     decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=wants, now_ms=round.now_ms)
-    left = decided.allowance - min(decided.allowance, pools.stops)
-    idle = at_most(stateful.idle, left)
+    more = decided.allowance - min(decided.allowance, pools.stops)
+    idle = _at_most(stateful.idle, more)
     relieved = pools.relieve(round.revocation_rank, decided.allowance)
     taken = merged(
         (
@@ -149,8 +145,14 @@ def _balance(
     return _Balanced(
         decided=decided,
         shuffle=Shuffle(kept=settled.kept, taken=taken, given=given, over=pools.over(drains)),
-        stops=limited(stops, left - sum(map(len, idle.values()))) if in_steps else stops,
+        stops=limited(stops, more - sum(map(len, idle.values()))) if in_steps else stops,
     )
+
+
+def _at_most(shares: Shares, number: int) -> Shares:
+    """At most ``number`` of the tasks, in the order of their workers' names."""
+    tasks = ((task, worker) for worker, share in sorted(shares.items()) for task in sorted(share))
+    return grouped(islice(tasks, number)) if number < sum(map(len, shares.values())) else shares
 
 
 def _stopped_by_leaving(round: LearnerRound, settled: Settled, stateful: Stateful) -> Shares:  # noqa: A002
@@ -230,12 +232,17 @@ def _whys(round: LearnerRound, settled: Settled, stateful: Stateful, outcome: Gr
             for worker, tasks in stateful.idle.items()
             for task in tasks
         },
-        **each(leaving, MoveReason.LEAVING),
-        **each(stateful.further.released, MoveReason.LEARNED),
-        **each(handing.taken_back, MoveReason.NOT_READY),
+        **_each(leaving, MoveReason.LEAVING),
+        **_each(stateful.further.released, MoveReason.LEARNED),
+        **_each(handing.taken_back, MoveReason.NOT_READY),
         **{
             task: Why(MoveReason.LEARNED, handing.owners.get(task))
             for tasks in handing.handed.values()
             for task in tasks
         },
     }
+
+
+def _each(shares: Shares, reason: MoveReason) -> dict[TaskId, Why]:
+    """Give all tasks of several workers the same reason."""
+    return {task: Why(reason, worker) for worker, tasks in shares.items() for task in tasks}

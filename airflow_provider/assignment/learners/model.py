@@ -123,36 +123,10 @@ class LearnerRound(Round):
     renewed: frozenset[str] = frozenset()
     leaving_soon: frozenset[WorkerId] = frozenset()
 
-    @classmethod
-    def beyond(
-        cls,
-        known: Round,
-        *,
-        stateful: frozenset[str],
-        pending: Tasks,
-        learning: Mapping[WorkerId, Mapping[TaskId, float]],
-        leaving_soon: frozenset[WorkerId],
-        failed: Shares | None = None,
-        renewed: frozenset[str] = frozenset(),
-    ) -> LearnerRound:
-        """Extend a round of KIP-415."""
-        same = {each.name: getattr(known, each.name) for each in fields(Round)}
-        return cls(
-            **same,
-            stateful=stateful,
-            pending=pending,
-            learning=learning,
-            failed=failed or {},
-            renewed=renewed,
-            leaving_soon=leaving_soon,
-        )
-
     @property
     def staying(self) -> frozenset[WorkerId]:
-        """The members that can get tasks: all but those that leave soon or drain; if all drain, these can, too."""
-        drained = self.draining & self.owned.keys()
-        away = self.leaving_soon | drained if len(drained) < len(self.owned) else self.leaving_soon
-        return frozenset(self.owned) - away
+        """Those that leave soon get none, either."""
+        return super(LearnerRound, self).staying - self.leaving_soon  # slots: the class is made twice
 
     def has_state(self, task: TaskId) -> bool:
         """Whether a task has something to warm up; a planner never has."""

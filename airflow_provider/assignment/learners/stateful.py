@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignment.balancing.balance import Pool
 from airflow_provider.assignment.balancing.portions import portions
-from airflow_provider.assignment.learners.lessons import Excess, begin
+from airflow_provider.assignment.learners.excess import Excess
 from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignment.learners.settled import Settled, all_of, of_staying
-from airflow_provider.assignment.learners.under_way import Further, all_lessons, count_by_worker, further, is_in_vain
-from airflow_provider.assignment.model import Move
-from airflow_provider.assignment.shares import Shares, grouped, merged, minus, plus
+from airflow_provider.assignment.learners.settled import Settled
+from airflow_provider.assignment.learners.under_way import Further, all_lessons, further, is_in_vain
+from airflow_provider.assignment.shares import Numbers, Shares, all_of, grouped, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 
@@ -40,7 +38,7 @@ class Stateful:
     given: Shares
     running: Shares
     idle: Shares
-    stops: Mapping[WorkerId, int]
+    stops: Numbers
 
 
 def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: Settled) -> Stateful:  # noqa: A002
@@ -50,7 +48,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         worker: plus(kept, settled.at_once.get(worker, NO_TASKS)) & tasks if tasks else NO_TASKS
         for worker, kept in settled.left.items()
     }
-    staying = of_staying(held, round)
+    staying = round.of_staying(held)
     kept = settled.drains.kept & tasks
     counts = {worker: len(has) for worker, has in staying.items()}
     share = len(tasks - (kept - settled.lessons.keys())) // max(1, len(staying))
@@ -65,7 +63,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
     excess = Excess(share=share, extras=extras, loads={worker: len(has) for worker, has in shares.items()})
     waiting = {worker: settled.left[worker] & round.pending & has for worker, has in shares.items()}
-    stops: Mapping[WorkerId, int] = {}
+    stops: Numbers = {}
     idle: Shares = {}
     if not settled.lost_work.waiting:
         stops, idle = excess.stops(waiting), excess.idle(waiting)
@@ -86,31 +84,6 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         },
         idle=idle,
         stops={worker: max(0, number - len(idle.get(worker, NO_TASKS))) for worker, number in stops.items()},
-    )
-
-
-def begin_lessons(
-    round: LearnerRound,  # noqa: A002
-    limits: Limits,
-    stateful: Stateful,
-    stops: Mapping[WorkerId, int],
-) -> tuple[Move, ...]:
-    """Choose the lessons that begin with this round, as moves to come.
-
-    :param stops: how many running tasks each worker gives up for balance now
-    """
-    if not stateful.tasks or not stateful.shares:
-        return ()
-    return begin(
-        limits,
-        stateful.excess,
-        shares=stateful.shares,
-        busy=count_by_worker(stateful.further.lessons.values()),
-        deserted={
-            worker: tasks for worker, tasks in stateful.running.items() if worker in round.leaving_soon and tasks
-        },
-        candidates=of_staying(stateful.running, round),
-        stops=stops,
     )
 
 
@@ -154,7 +127,7 @@ def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
     return plus(in_vain, frozenset(task for task in tasks if task.job in hopeless)) if hopeless else in_vain
 
 
-def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: Mapping[WorkerId, int]) -> Shares:
+def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: Numbers) -> Shares:
     pool = Pool(
         portions(total, shares), shares, {worker: own & tasks for worker, own in settled.own.items()}, beside=beside
     )

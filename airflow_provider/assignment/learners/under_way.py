@@ -8,13 +8,12 @@ rather stay.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignment.shares import Shares, grouped
+from airflow_provider.assignment.shares import Numbers, Shares, grouped
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -128,7 +127,7 @@ def further(
     holding: Shares,
     *,
     share: int,
-    counts: Mapping[WorkerId, int],
+    counts: Numbers,
 ) -> Further:
     """Decide which lessons continue.
 
@@ -163,9 +162,7 @@ def further(
     )
 
 
-def _better_left(
-    lessons: Lessons, holders: Mapping[TaskId, WorkerId], *, share: int, counts: Mapping[WorkerId, int]
-) -> Tasks:
+def _better_left(lessons: Lessons, holders: Mapping[TaskId, WorkerId], *, share: int, counts: Numbers) -> Tasks:
     """Tasks that need not move any more, because the owner has room and the learner is above its share.
 
     The least advanced lessons end first. There is no other reason to end one: when a worker joins, every share gets
@@ -195,10 +192,3 @@ def is_in_vain(lesson: Lesson, round: LearnerRound, limits: Limits) -> bool:  # 
     """Whether it has failed or taken too long."""
     over = lesson.failed or round.now_ms - lesson.since_ms >= limits.longest_ms
     return over and not is_ready(lesson, limits)
-
-
-def count_by_worker(lessons: Collection[Lesson]) -> dict[WorkerId, int]:
-    counts: defaultdict[WorkerId, int] = defaultdict(int)
-    for lesson in lessons:
-        counts[lesson.worker] += 1
-    return counts

@@ -7,10 +7,9 @@ such a task gives it up, as a draining one gives up what waits there, and the na
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from airflow_provider.assignment.model import Round
-from airflow_provider.assignment.moving.moves import Difference
 from airflow_provider.assignment.shares import Shares, grouped, minus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
@@ -41,14 +40,6 @@ class Elsewhere:
         if not self.taken:
             return shares
         return {worker: minus(tasks, self.taken.get(worker, NO_TASKS)) for worker, tasks in shares.items()}
-
-    def beyond(self, difference: Difference) -> Difference:
-        """A difference in which none of its tasks is lost or new: nothing waits for the worker that had it."""
-        tasks = self.tasks
-        if not tasks:
-            return difference
-        lost = {task: worker for task, worker in difference.lost.items() if task not in tasks}
-        return replace(difference, created=minus(difference.created, tasks), lost=lost)
 
 
 def elsewhere(round: Round, kept: Shares, unowned: Iterable[TaskId]) -> Elsewhere:  # noqa: A002  # KIP-415's term

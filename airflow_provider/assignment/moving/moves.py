@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from airflow_provider.assignment.lost import LostWork
 from airflow_provider.assignment.model import GroupAssignment, Load, Memory, Move, MoveReason, Round
@@ -34,6 +35,13 @@ class Difference:
         """Everything that has to stop because it is removed or duplicated."""
         return self.removed | self.duplicated
 
+    def without(self, tasks: Tasks) -> Difference:
+        """A difference in which none of these tasks is lost or new."""
+        if not tasks:
+            return self
+        lost = {task: worker for task, worker in self.lost.items() if task not in tasks}
+        return replace(self, created=minus(self.created, tasks), lost=lost)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle:
@@ -49,6 +57,28 @@ class Shuffle:
     taken: Shares
     given: Shares
     over: tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]] = ({}, {})
+
+
+class Why(NamedTuple):
+    """Why a task starts or stops, who had it, if known, and that worker's load, if it gave the task up for balance."""
+
+    reason: MoveReason
+    source: WorkerId | None = None
+    load: Load | None = None
+
+
+def explained(moves: Iterable[Move], whys: Mapping[TaskId, Why]) -> Iterator[Move]:
+    """Replace the reasons of moves for certain tasks. Moves are split where only some of their tasks are concerned."""
+    known = frozenset(whys)
+    for move in moves:
+        named = move.tasks & known
+        if len(named) < len(move.tasks):
+            yield replace(move, tasks=minus(move.tasks, named))
+        groups: defaultdict[Why, list[TaskId]] = defaultdict(list)
+        for task in sorted(named):
+            groups[whys[task]].append(task)
+        for why, tasks in groups.items():
+            yield Move(tasks=frozenset(tasks), source=why.source, target=move.target, reason=why.reason, load=why.load)
 
 
 def write_down(
@@ -135,27 +165,23 @@ def _starts(
     assigned: Shares, difference: Difference, memory: Memory, shuffle: Shuffle, *, back: Collection[WorkerId]
 ) -> Iterator[Move]:
     """:param back: workers that get back what they have lost, as far as it is within their shares"""
-    origins = {task: (worker, MoveReason.LOST, None) for task, worker in difference.lost.items()}
-    released = {task: (move.source, move.reason, move.load) for move in memory.released for task in move.tasks}
+    origins = {task: Why(MoveReason.LOST, worker) for task, worker in difference.lost.items()}
+    released = {task: Why(move.reason, move.source, move.load) for move in memory.released for task in move.tasks}
     former = {
-        task: (worker, MoveReason.NEW, None)
+        task: Why(MoveReason.NEW, worker)
         for worker, tasks in memory.former.items()
         for task in tasks & difference.created
     }
-    begun = {**former, **origins, **released}
-    known = frozenset(begun)
-    for worker, tasks in assigned.items():
-        old = tasks & known
-        if len(old) < len(tasks):
-            yield Move(tasks=minus(tasks, old), source=None, target=worker, reason=MoveReason.NEW)
-        groups: defaultdict[tuple[WorkerId | None, MoveReason, Load | None], set[TaskId]] = defaultdict(set)
-        for task in sorted(old):
-            groups[begun[task]].add(task)
-        for (source, reason, load), group in groups.items():
-            if reason is MoveReason.LOST and source in back and source != worker:
-                assert source is not None
-                yield from _balancing(group, source, worker, shuffle)
-                continue
-            returned = reason is MoveReason.LOST and source == worker
-            reason = MoveReason.RETURNED if returned else reason
-            yield Move(tasks=frozenset(group), source=source, target=worker, reason=reason, load=load)
+    starts = (
+        Move(tasks=tasks, source=None, target=worker, reason=MoveReason.NEW)
+        for worker, tasks in assigned.items()
+        if tasks
+    )
+    for move in explained(starts, {**former, **origins, **released}):
+        if move.reason is MoveReason.LOST and move.source == move.target:
+            yield replace(move, reason=MoveReason.RETURNED)
+        elif move.reason is MoveReason.LOST and move.source in back:
+            assert move.source is not None
+            yield from _balancing(move.tasks, move.source, move.target, shuffle)
+        else:
+            yield move

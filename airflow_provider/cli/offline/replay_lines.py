@@ -77,8 +77,8 @@ def parse_learner_line(line: bytes) -> Line[LearnerRound]:
         frozenset(_strings(data, "stateful", "jobs")) if "stateful" in data else frozenset(object_field(data, "jobs"))
     )
     owned = NO_TASKS.union(*known.owned.values())
-    this = LearnerRound.beyond(
-        known,
+    this = LearnerRound(
+        **known.by_field,
         stateful=jobs,
         pending=owned - _tasks(data, "running") if "running" in data else NO_TASKS,
         learning=_learning(data),

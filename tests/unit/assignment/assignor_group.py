@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from airflow_provider.assignment.cooperative import assign
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Policy
-from airflow_provider.assignment.weights import assign
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 MAX_DELAY_MS = 300_000
@@ -34,7 +34,7 @@ class Group:
     :ivar named: whether its workers keep their names
     :ivar absent: what those who are gone have said of it
     :ivar stays: what is not stopped for balance
-    :ivar weights: for how many workers some stand
+    :ivar stands_for: for how many workers some stand
     :ivar slots: those of workers that have told them
     """
 
@@ -50,7 +50,7 @@ class Group:
         self.named = False
         self.absent: dict[WorkerId, Absence] = {}
         self.stays = NO_TASKS
-        self.weights: dict[WorkerId, int] = {}
+        self.stands_for: dict[WorkerId, int] = {}
         self.slots: dict[WorkerId, int] = {}
 
     @property
@@ -99,11 +99,10 @@ class Group:
                 named=frozenset(self.owned) if self.named else frozenset(),
                 absent=self.absent,
                 stays=self.stays,
-                costs=Costs(slots=self.slots),
+                costs=Costs(slots=self.slots, stands_for=self.stands_for),
             ),
             self.memory,
             policy=self.policy,
-            weights=self.weights,
         )
         self.memory = outcome.memory
         return outcome

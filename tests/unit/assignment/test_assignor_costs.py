@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment import cooperative, eager, weights
+from airflow_provider.assignment import cooperative, eager
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.costs import NO_COSTS, Costs
 from airflow_provider.assignment.learners import extensible
@@ -62,7 +62,7 @@ NOTHING = Memory()
 
 
 def assign(known: Round, memory: Memory = NOTHING, policy: Policy = IMMEDIATE) -> GroupAssignment:
-    return weights.assign(known, memory, policy=policy, weights={})
+    return cooperative.assign(known, memory, policy=policy)
 
 
 def rounds(known: Round) -> Iterator[tuple[Round, GroupAssignment]]:
@@ -139,9 +139,7 @@ def test_tasks_of_the_same_cost_are_shared_out_by_number(
     assert eager.assign(shares, known.configured, of) == eager.assign(shares, known.configured)
 
     def learners(round_: Round) -> LearnerRound:
-        return LearnerRound.beyond(
-            round_, stateful=frozenset(), pending=NO_TASKS, learning={}, leaving_soon=frozenset()
-        )
+        return LearnerRound(**round_.by_field)
 
     learned = LearnerMemory(cooperative=memory)
     assert extensible.assign(learners(known), learned, policy=policy) == extensible.assign(
@@ -319,10 +317,10 @@ def test_a_worker_that_returns_gets_its_tasks_unless_they_end_sooner_elsewhere()
     assert NO_TASKS.union(*pool.returned.values()).union(*given_out.values()) == a(1, 2, 3, 4)
 
 
-def test_each_part_of_a_bridge_is_a_worker_with_one_slot() -> None:
-    of = costing(4, 3, 2, 1.5)
+def test_each_worker_that_a_bridge_stands_for_has_one_slot() -> None:
+    of = replace(costing(4, 3, 2, 1.5), slots={W2: 1}, stands_for={W1: 3})
     known = round_of({W1: NO_TASKS, W2: NO_TASKS}, of)
-    outcome = weights.assign(known, Memory(), policy=IMMEDIATE, weights={W1: 3})
+    outcome = cooperative.assign(known, Memory(), policy=IMMEDIATE)
     assert {worker: len(tasks) for worker, tasks in outcome.target.items()} == {W1: 3, W2: 1}
 
 

@@ -85,6 +85,14 @@ def test_what_the_lost_had_is_not_given_to_it() -> None:
     assert decide(this, memory).assigned == {W1: NO_TASKS, W2: tasks(2)}
 
 
+def test_one_that_is_back_only_to_drain_has_lost_its_tasks() -> None:
+    """Not: it has more than its share."""
+    memory = Memory(generation=GenerationId(1), assignment={W1: tasks(0, 1), W2: tasks(2)}, members=frozenset({W1, W2}))
+    this = round_of({W1: NO_TASKS, W2: tasks(2)}, runs=tasks(2), draining=frozenset({W1}), more=tasks(0, 1))
+    decided = decide(replace(this, named=frozenset({W1, W2})), memory)
+    assert [(move.source, move.target, move.reason) for move in decided.moves] == [(W1, W2, MoveReason.LOST)]
+
+
 def test_where_all_drain_each_is_as_any_other() -> None:
     this = round_of({W1: NO_TASKS, W2: NO_TASKS}, runs=NO_TASKS, draining=frozenset({W1, W2}), more=tasks(0, 1))
     assert {worker: len(share) for worker, share in decide(this).assigned.items()} == {W1: 1, W2: 1}

@@ -30,8 +30,8 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
     last = call.last_record
     learners = last.learner_memory if last is not None and last.learner_memory is not None else LearnerMemory()
     return extensible.assign(
-        LearnerRound.beyond(
-            known,
+        LearnerRound(
+            **known.by_field,
             stateful=call.stateful,
             pending=_pending(call, known) if call.stateful else NO_TASKS,
             learning={

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider.assignment import weights
+from airflow_provider.assignment import cooperative, eager
 from airflow_provider.assignment.balancing.portions import uneven
+from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.learners.model import LearnerAssignment
 from airflow_provider.assignment.model import GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignment.shares import minus, without
@@ -215,15 +216,17 @@ def _name(member: JoinedMember) -> WorkerId:
 
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState], cause: Cause) -> GroupAssignment:
     if call.protocol is SubProtocol.DEFAULT:
-        return _decide_eagerly(call, frozenset(states), _weights(states))
+        return _decide_eagerly(call, frozenset(states), _costs(call, states))
     owned = {name: state.owned for name, state in states.items()}
     kept = kept_of(owned, call.failed)
     known, memory = _known(call, owned, kept, cause)
-    return keeping(weights.assign(known, memory, policy=call.policy, weights=_weights(states)), kept.shares)
+    known = replace(known, costs=_costs(call, states))
+    return keeping(cooperative.assign(known, memory, policy=call.policy), kept.shares)
 
 
-def _weights(states: Mapping[WorkerId, WorkerState]) -> weights.Weights:
-    return {BRIDGE: stands_for(states[BRIDGE].url)} if BRIDGE in states else {}
+def _costs(call: Call, states: Mapping[WorkerId, WorkerState]) -> Costs:
+    """What is known of costs and slots, and for how many workers a bridge stands."""
+    return replace(call.costs, stands_for={BRIDGE: stands_for(states[BRIDGE].url)}) if BRIDGE in states else call.costs
 
 
 def _known(call: Call, owned: Mapping[WorkerId, Tasks], kept: Kept, cause: Cause) -> tuple[Round, Memory]:
@@ -271,12 +274,12 @@ def _is_of_last_round(call: Call, record: ClassicRecord) -> bool:
     return record.generation in (call.last_completed, call.generation - 1)
 
 
-def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.Weights) -> GroupAssignment:
+def _decide_eagerly(call: Call, members: frozenset[WorkerId], costs: Costs) -> GroupAssignment:
     """Assign all tasks; but in the first round after a cooperative one assign none. The members joined that round with
     running tasks, and stop them only now (KIP-415, downgrade). They join again, and get their tasks in the next round.
     """
     last = call.last_record
-    target = assigned = weights.assign_eagerly(members, call.configured, of_each, call.costs)
+    target = assigned = eager.assign(members, call.configured, costs)
     if not _all_have_stopped(call):
         target, assigned = dict.fromkeys(members, NO_TASKS), _downgrade_assignment(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider.assignment.balancing.balance import NO_LIMIT
-from airflow_provider.assignment.cooperative import Settled, settle
+from airflow_provider.assignment.cooperative import Settled, compare, settle
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import Deferred, Incremental, Policy
 from airflow_provider.assignment.replanned import still_planned
@@ -79,12 +79,14 @@ class CooperativeAssignor:
             raise ValueError("an assignment needs at least one member")
         policy = self.policy if group.max_delay_ms is None else replace(self.policy, max_delay_ms=group.max_delay_ms)
         known = _known(group)
-        settled = settle(known.round, known.memory, max_delay_ms=policy.max_delay_ms)
-        pace = _pace(policy, settled, known)
-        relieved, elsewhere = settled.pools.relieve(group.revocation_rank, pace.allowance), settled.elsewhere
+        difference = compare(known.round, known.memory)
+        settled = settle(known.round, known.memory, difference, max_delay_ms=policy.max_delay_ms)
+        pools = settled.pools(known.round, known.memory)
+        pace = _pace(policy, settled, pools.stops, known)
+        relieved, elsewhere = pools.relieve(group.revocation_rank, pace.allowance), settled.elsewhere
         taken = merged((*relieved, settled.drains.waits, elsewhere.taken))
         free = minus(plus(settled.free, NO_TASKS.union(*taken.values())), elsewhere.tasks)
-        given = merged((*settled.pools.returned, *settled.pools.place(free), elsewhere.places))
+        given = merged((*pools.returned, *pools.place(free), elsewhere.places))
         shares = {
             name: plus(minus(kept, taken.get(name, NO_TASKS)), given.get(name, NO_TASKS))
             for name, kept in settled.kept.items()
@@ -197,7 +199,7 @@ class _Pace:
     asks_at_ms: int = 0
 
 
-def _pace(policy: Policy, settled: Settled, known: _Known) -> _Pace:
+def _pace(policy: Policy, settled: Settled, stops: int, known: _Known) -> _Pace:
     now_ms, delay_ms = known.round.now_ms, settled.lost_work.delay_ms
     if not isinstance(policy, Incremental):
         return _Pace(asks_at_ms=now_ms + delay_ms) if delay_ms else _Pace(allowance=NO_LIMIT)
@@ -205,9 +207,9 @@ def _pace(policy: Policy, settled: Settled, known: _Known) -> _Pace:
     next_ms = min(known.next_moves_at_ms, latest_ms) if known.next_moves_at_ms > now_ms else 0
     if delay_ms:
         return _Pace(next_moves_at_ms=next_ms, asks_at_ms=now_ms + delay_ms)
-    if next_ms or not settled.pools.stops:
-        return _Pace(next_moves_at_ms=next_ms, asks_at_ms=next_ms if settled.pools.stops else 0)
-    more = settled.pools.stops > policy.max_moves
+    if next_ms or not stops:
+        return _Pace(next_moves_at_ms=next_ms, asks_at_ms=next_ms if stops else 0)
+    more = stops > policy.max_moves
     return _Pace(allowance=policy.max_moves, next_moves_at_ms=latest_ms, asks_at_ms=latest_ms if more else 0)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from airflow_provider.assignment.balancing.pools import Kinds, Pools, pools_of
 from airflow_provider.assignment.balancing.portions import uneven
 from airflow_provider.assignment.costs import NO_COSTS
 from airflow_provider.assignment.draining import Draining
-from airflow_provider.assignment.learners.lessons import Excess
+from airflow_provider.assignment.learners.excess import Excess
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.shares import Shares, merged, minus, plus
-from airflow_provider.assignment.weights import split
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.state.records.status_topic.held_back import may_not_be_started
 from airflow_provider.state.rounds.causes import FREE_SLOT, OTHER_SLOTS, WAITS_AT_DRAINING
@@ -73,8 +73,6 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     of_draining = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
     if not of_draining <= revocation_rank(status.tasks).keys():
         return WAITS_AT_DRAINING
-    weights = {BRIDGE: _slots(status.workers.get(BRIDGE))} if BRIDGE in left else {}  # it stands for so many workers
-    left = split(left, weights, kept=unfinished)
     theirs = unfinished - of_draining
     staying = _Staying(record, jobs, status, left, unfinished, theirs, wall_ms=wall_ms, pinned=pinned)
     helps = any(map(staying.surely_wait, staying.moves())) or staying.lesson_makes_room()
@@ -131,7 +129,9 @@ class _Staying:
             has_state |= {task for task in unfinished if task.job in jobs.stateful}
         self._by_number = bool(has_state)
         self._stateful = stateful = theirs & has_state
-        self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
+        costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
+        stands_for = {BRIDGE: _slots(status.workers.get(BRIDGE))} if BRIDGE in left else {}
+        self._costs = replace(costs, stands_for=stands_for)
         self._excess = _of_stateful(record, stateful, left)
         idle = stateful - self._started - learned
         self._idle = {worker: tasks & idle for worker, tasks in left.items()}
@@ -193,11 +193,9 @@ class _Staying:
         )
         kinds = Kinds.by_number(known) if self._by_number else Kinds.of(known)
         stateless = {worker: minus(tasks, self._stateful) for worker, tasks in self._left.items()}
-        stay = {worker: kinds.by_slots(tasks) & self._started for worker, tasks in stateless.items()}
         even = self._excess.even(self._excess.stops(self._idle))
-        fixed = {worker: even[worker] + kinds.load_of(tasks) for worker, tasks in stay.items()}
-        kept = {worker: minus(tasks, stay[worker]) for worker, tasks in stateless.items()}
-        return pools_of(known, Memory(), kinds, Draining(runs={}, waits={}), kept, {}, NO_TASKS, fixed)
+        drains = Draining(runs={}, waits={})
+        return pools_of(known, Memory(), kinds, drains, stateless, {}, NO_TASKS, beside=even)
 
 
 def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:

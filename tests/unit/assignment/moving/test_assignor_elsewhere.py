@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from assigned_group import DeclarativeGroup
 
+from airflow_provider.assignment import cooperative
 from airflow_provider.assignment.learners import extensible
 from airflow_provider.assignment.learners.model import LearnerAssignment, LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round, TriedElsewhere
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.assignment.shares import Shares
-from airflow_provider.assignment.weights import assign
 from airflow_provider.values.model import NO_TASKS, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
@@ -59,12 +59,10 @@ class Rounds:
     def _assign(self, known: Round) -> GroupAssignment | LearnerAssignment:
         policy = Deferred(max_delay_ms=0)
         if self.protocol == "classic":
-            classic = assign(known, self.memory, policy=policy, weights={})
+            classic = cooperative.assign(known, self.memory, policy=policy)
             self.memory = classic.memory
             return classic
-        beyond = LearnerRound.beyond(
-            known, stateful=frozenset(), pending=NO_TASKS, learning={}, leaving_soon=frozenset()
-        )
+        beyond = LearnerRound(**known.by_field)
         decided = extensible.assign(beyond, replace(self.learned, cooperative=self.memory), policy=policy)
         self.learned, self.memory = decided.memory, decided.memory.cooperative
         return decided
