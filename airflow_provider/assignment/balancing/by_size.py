@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from airflow_provider.assignment.balancing.balance import Pool, limited
-from airflow_provider.assignment.balancing.portions import Portions, portions, slots_or_mean
-from airflow_provider.assignment.shares import NO_NUMBERS, Numbers, Shares
+from airflow_provider.assignment.balancing.portions import Portions
+from airflow_provider.assignment.shares import Numbers, Shares
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 
@@ -35,23 +35,19 @@ class OfSize(NamedTuple):
 
 def pools_by_size(
     sizes: Sequence[OfSize],
-    total: int,
-    slots: Numbers,
+    may_have: Portions,
+    capacity: Numbers,
     fixed: Numbers,
     waiting: Tasks,
-    stands_for: Numbers = NO_NUMBERS,
 ) -> list[Pool]:
     """A pool for each size.
 
-    :param total: how many slots all tasks take
-    :param slots: the slots of the members, as far as they are known
-    :param stands_for: for how many workers some of them stand
+    :param may_have: how many slots members may have of those that all tasks take
+    :param capacity: the slots of each member
     :param fixed: how many slots others take that do not move
     :param waiting: the tasks that have not started
     """
-    workers = sizes[0].kept
-    may_have, capacity = portions(total, workers, slots, stands_for), slots_or_mean(workers, slots, stands_for)
-    loads = {worker: fixed.get(worker, 0) for worker in workers}
+    loads = {worker: fixed.get(worker, 0) for worker in capacity}
     wants = dict.fromkeys(loads, 0)
     waits: dict[int, Numbers] = {}
     for size, kept, own, _ in sizes:
@@ -60,7 +56,7 @@ def pools_by_size(
             wants[worker] += size * number
         for worker, tasks in kept.items():
             loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
-    short = 0 < sum(capacity.values()) < total
+    short = 0 < sum(capacity.values()) < sum(may_have.whole.values()) + may_have.extras
     now: tuple[Numbers, Numbers] = loads, wants
     pools: dict[int, Pool] = {}
     larger: _SizePool | None = None

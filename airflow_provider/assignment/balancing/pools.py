@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from airflow_provider.assignment.balancing.balance import Pool
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
-from airflow_provider.assignment.balancing.portions import portions
+from airflow_provider.assignment.balancing.portions import Portions, portions, slots_or_mean
 from airflow_provider.assignment.costs import slots_for
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.model import NONE_ELSEWHERE, Load, Memory, Round
@@ -72,6 +73,9 @@ class Kinds:
     def stays(self, round: Round) -> Tasks:  # noqa: A002
         """The tasks that do not move in this round. Tasks by cost are never stopped while they run."""
         return self.by_slots(plus(round.stays, round.tried.pinned))
+
+
+_AT_REST: Final = Pool(portions(0, [WorkerId("")]), {}, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,33 +147,31 @@ def pools_of(
             + kinds.load_of(kinds.by_slots(places.get(worker, NO_TASKS)))
             for worker, tasks in left.items()
         }
-    kept_of, own_of = _by_kind(drains.others(kept), kinds), _by_kind(drains.others(own), kinds)
-    runs_there, slots, stands_for = drains.kept, round.costs.slots, round.costs.stands_for
-    of_planners, of_cost = (len(tasks) - len(runs_there & tasks) for tasks in (kinds.planners, kinds.by_cost))
-    total = len(round.configured) - len(runs_there) - of_planners - of_cost
+    kept, own = drains.others(kept), drains.others(own)
+    costs, runs_there = round.costs, drains.kept
     to_place = plus(free, all_of(drains.waits))
-    planners = Pool(portions(of_planners, kept_of[0], stands_for=stands_for), kept_of[0], own_of[0])
+    of_planners, of_cost = (len(tasks) - len(runs_there & tasks) for tasks in (kinds.planners, kinds.by_cost))
+    wide = sum([(size - 1) * len(minus(of_size, runs_there)) for size, of_size in kinds.wide.items()])
+    total = len(round.configured) - len(runs_there) - of_planners - of_cost + wide
+    slots = {worker: -(-number // kinds.size) for worker, number in costs.slots.items()}
+    planners_have = portions(of_planners, kept, stands_for=costs.stands_for)
+    may_have = portions(total, kept, slots, costs.stands_for)
+    capacity = slots_or_mean(kept, slots, costs.stands_for)
+    moves = to_place or kinds.by_cost or any(own.values())
+    if kinds.wide and not moves and _are_at_rest(kept, kinds, fixed, planners_have, may_have, capacity):
+        return Pools(kinds=kinds, of_each=(_AT_REST, *[_AT_REST for _ in (1, *kinds.wide)]))
+    kept_of, own_of = _by_kind(kept, kinds), _by_kind(own, kinds)
+    planners = Pool(planners_have, kept_of[0], own_of[0])
     if kinds.wide:
-        total += sum([(size - 1) * len(minus(of_size, runs_there)) for size, of_size in kinds.wide.items()])
         sizes = [
             OfSize(size, kept_of[kind], own_of[kind], len(tasks))
             for kind, (size, tasks) in enumerate(zip((1, *kinds.wide), kinds.split(to_place)[1:], strict=False), 1)
         ]
         started = round.revocation_rank
         waiting = round.configured.difference(started) if started else round.configured
-        by_slots = pools_by_size(sizes, total, slots, fixed, waiting, stands_for)
+        by_slots = pools_by_size(sizes, may_have, capacity, fixed, waiting)
     else:
-        if kinds.size > 1:
-            slots = {worker: -(-number // kinds.size) for worker, number in slots.items()}
-        by_slots = [
-            Pool(
-                portions(total, kept_of[1], slots, stands_for),
-                kept_of[1],
-                own_of[1],
-                fixed,
-                beside=_run(kept_of[-1], round),
-            )
-        ]
+        by_slots = [Pool(may_have, kept_of[1], own_of[1], fixed, beside=_run(kept_of[-1], round))]
     if not kinds.by_cost:
         return Pools(kinds=kinds, of_each=(planners, *by_slots))
     never_end = merged(
@@ -180,7 +182,7 @@ def pools_of(
             {worker: both(left[worker], stays) for worker in kept_of[1]},
         )
     )
-    costs = round.costs.beside({worker: slots_for(tasks, round.costs.large) for worker, tasks in never_end.items()})
+    costs = costs.beside({worker: slots_for(tasks, costs.large) for worker, tasks in never_end.items()})
     by_cost = CostPool(kept_of[-1], own_of[-1], to_place & kinds.by_cost, costs, calm=memory.revoked_in_previous)
     return Pools(kinds=kinds, of_each=(planners, *by_slots, by_cost))
 
@@ -189,6 +191,18 @@ def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
     """How many planners and tasks would have to move so that nobody has more than its share."""
     round = replace(round, stays=NO_TASKS, tried=NONE_ELSEWHERE)  # noqa: A001
     return pools_of(round, Memory(), Kinds.of(round), draining(round, shares), shares, {}, NO_TASKS).stops
+
+
+def _are_at_rest(
+    kept: Shares, kinds: Kinds, fixed: Numbers, planners_have: Portions, may_have: Portions, capacity: Numbers
+) -> bool:
+    """Whether nobody has more than its share, and what waits can start where it is, or nowhere. Most rounds are like
+    that, and need not split the tasks by size.
+    """
+    planners = {worker: len(tasks & kinds.planners) for worker, tasks in kept.items()}
+    loads = {worker: kinds.load_of(tasks) - planners[worker] + fixed.get(worker, 0) for worker, tasks in kept.items()}
+    free = [capacity[worker] - load for worker, load in loads.items()]
+    return (max(free) <= 0 or min(free) >= 0) and planners_have.hold(planners) and may_have.hold(loads)
 
 
 def _run(by_cost: Shares, round: Round) -> dict[WorkerId, int]:  # noqa: A002

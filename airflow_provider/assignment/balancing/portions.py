@@ -36,6 +36,11 @@ class Portions:
     def equal(self) -> bool:
         return not self.rest
 
+    def hold(self, loads: Numbers) -> bool:
+        """Whether nobody has more than it may."""
+        above = [load - self.whole[worker] for worker, load in loads.items() if load > self.whole[worker]]
+        return len(above) <= self.extras and max(above, default=0) <= 1
+
     def seats(self, loads: Numbers, number: int, size: int = 1, slots: Numbers = NO_NUMBERS) -> dict[WorkerId, int]:
         """How many of ``number`` tasks each worker gets, if it has ``loads`` already: first what is lacking to the
         whole part of its quota, then one more where the most slots are free for it, then for the largest remainders.

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from airflow_provider.assignment.balancing import pools
 from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
 from airflow_provider.assignment.balancing.pools import above_shares
+from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.cooperative import assign
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
@@ -79,23 +85,24 @@ def test_one_that_waits_moves_to_where_it_can_start() -> None:
 def test_one_that_runs_moves_only_for_a_whole_step_of_balance(others: int, stops: int) -> None:
     twos, beside = frozenset(sorted(TWOS)[:2]), frozenset(sorted(ONES)[:others])
     sizes = [OfSize(1, {A: NO_TASKS, B: beside}, {}, 0), OfSize(2, {A: twos, B: NO_TASKS}, {}, 0)]
-    pools = pools_by_size(sizes, 4 + others, {A: 4, B: 4}, {}, NO_TASKS)
-    assert [pool.stops for pool in pools] == [0, stops]
+    slots = {A: 4, B: 4}
+    of_each = pools_by_size(sizes, portions(4 + others, slots), slots, {}, NO_TASKS)
+    assert [pool.stops for pool in of_each] == [0, stops]
 
 
 def test_one_that_runs_is_not_stopped_because_others_wait_behind_it() -> None:
-    waiting = frozenset([TaskId("four", 1)])
-    pools = pools_by_size(
+    waiting, slots = frozenset([TaskId("four", 1)]), {A: 4, B: 8}
+    of_each = pools_by_size(
         [
             OfSize(1, {A: ONES, B: NO_TASKS}, {}, 0),
             OfSize(4, {A: waiting, B: FOUR}, {}, 0),
         ],
-        12,
-        {A: 4, B: 8},
+        portions(12, slots, slots),
+        slots,
         {},
         waiting,
     )
-    assert [pool.stops for pool in pools] == [0, 1], "what waits moves, and then nothing has to stop"
+    assert [pool.stops for pool in of_each] == [0, 1], "what waits moves, and then nothing has to stop"
 
 
 @pytest.mark.parametrize(
@@ -129,3 +136,23 @@ def test_a_stream_larger_than_all_workers_takes_all_of_one() -> None:
 def test_what_is_above_the_shares_is_counted_in_slots(shares: Mapping[WorkerId, Tasks], above: int) -> None:
     running = NO_TASKS.union(*shares.values())
     assert above_shares(round_of(shares, {A: 4, B: 4}, running, NO_TASKS), shares) == above
+
+
+@given(data=st.data(), slots=st.lists(st.integers(0, 6), min_size=2, max_size=3), size=st.integers(2, 3))
+@settings(deadline=None)
+def test_where_nothing_is_to_be_done_the_round_is_as_if_all_pools_were_made(
+    data: st.DataObject, slots: list[int], size: int
+) -> None:
+    workers = [A, B, C][: len(slots)]
+    places = data.draw(st.lists(st.tuples(st.sampled_from(workers), st.booleans(), st.booleans()), max_size=9))
+    tasks = [TaskId("stream", index) for index in range(len(places))]
+    owned = {
+        worker: frozenset(task for task, at in zip(tasks, places, strict=True) if at[0] == worker) for worker in workers
+    }
+    large = frozenset(task for task, (_, is_large, _) in zip(tasks, places, strict=True) if is_large)
+    running = frozenset(task for task, (*_, runs) in zip(tasks, places, strict=True) if runs)
+    known = {worker: number for worker, number in zip(workers, slots, strict=True) if number}
+    now = replace(round_of(owned, known, running, NO_TASKS), costs=Costs(slots=known, large={size: large}))
+    outcome = assign(now, Memory(), policy=IMMEDIATE)
+    with patch.object(pools, "_are_at_rest", return_value=False):
+        assert assign(now, Memory(), policy=IMMEDIATE) == outcome
