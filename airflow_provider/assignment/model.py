@@ -308,18 +308,25 @@ def shares_from_json(data: Mapping[str, Any], read: ReadTasks = tasks_from_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupAssignment:
-    """The result of a round. Every mapping has an entry for every member.
+class Outcome:
+    """The result of a round, without what is remembered. Every mapping has an entry for every member.
 
     :param assigned: what each member starts
     :param revoked: what each member stops
     :param target: what each member has after this round: what it owned, less revoked, with assigned
     :param delay_ms: members join again after so many milliseconds; 0: no need to
+    :param moves: why tasks start and stop
     """
 
     assigned: Mapping[WorkerId, Tasks]
     revoked: Mapping[WorkerId, Tasks]
     target: Mapping[WorkerId, Tasks]
     delay_ms: int
-    memory: Memory
     moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAssignment(Outcome):
+    """The result of a round of KIP-415."""
+
+    memory: Memory

@@ -41,11 +41,11 @@ def deal(
     if loads[order[0]] == loads[order[-1]] and not any(held_by_job.values()):
         hands = _in_turn(jobs, len(order))
     else:
-        hands = _one_by_one(
-            jobs,
-            _Queue([loads[worker] for worker in order], [beside.get(worker, 0) for worker in order]),
-            held_by_job,
-        )
+        queue = _Queue([loads[worker] for worker in order], [beside.get(worker, 0) for worker in order])
+        hands = [[] for _ in order]
+        for job, of_job in jobs.items():
+            for place, task in zip(queue.serve(len(of_job), held_by_job[job]), of_job, strict=True):
+                hands[place].append(task)
     return {worker: hand for worker, hand in zip(order, hands, strict=True) if hand}
 
 
@@ -121,18 +121,9 @@ class _Row:
 
 
 def _in_turn(jobs: Mapping[str, list[TaskId]], places: int) -> list[list[TaskId]]:
-    """The result of :func:`_one_by_one` where all loads are equal and nobody has any of these jobs: round robin."""
+    """The result of :class:`_Queue` where all loads are equal and nobody has any of these jobs: round robin."""
     tasks = list(chain.from_iterable(jobs.values()))
     return [tasks[place::places] for place in range(places)]
-
-
-def _one_by_one(jobs: Mapping[str, list[TaskId]], queue: _Queue, held: dict[str, dict[int, int]]) -> list[list[TaskId]]:
-    """:param held: see :func:`_count_jobs`; consumed"""
-    hands: list[list[TaskId]] = [[] for _ in queue.places]
-    for job, tasks in jobs.items():
-        for place, task in zip(queue.serve(len(tasks), held[job]), tasks, strict=True):
-            hands[place].append(task)
-    return hands
 
 
 def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares) -> dict[str, dict[int, int]]:
@@ -163,17 +154,9 @@ class _Queue:
         self._level = loads[0]
         self._waiting = self._on_level()
 
-    @property
-    def places(self) -> range:
-        return range(len(self._loads))
-
     def _on_level(self) -> list[int]:
         """All places at or below the level: those served up to it, and those that had so much from the start."""
-        return self._in_order(range(bisect_right(self._loads, self._level)))
-
-    def _in_order(self, places: Iterable[int]) -> list[int]:
-        """Those with the fewest other tasks come first."""
-        return self._least_beside_first(sorted(places))
+        return self._least_beside_first(list(range(bisect_right(self._loads, self._level))))
 
     def _least_beside_first(self, places: list[int]) -> list[int]:
         return sorted(places, key=self._beside.__getitem__) if self._beside else places
@@ -202,5 +185,5 @@ class _Queue:
         first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job
         if count:
             first = self._least_beside_first(sorted(first, key=lambda place: count.get(place, 0)))
-        self._waiting[: len(first)] = self._in_order(first[number:])
+        self._waiting[: len(first)] = self._least_beside_first(sorted(first[number:]))
         return first[:number]

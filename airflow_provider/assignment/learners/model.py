@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
-from airflow_provider.assignment.model import Memory, Move, Round, shares_from_json, shares_to_json
+from airflow_provider.assignment.model import Memory, Move, Outcome, Round, shares_from_json, shares_to_json
 from airflow_provider.assignment.shares import Shares, merged
 from airflow_provider.values.model import (
     NO_TASKS,
@@ -209,29 +209,19 @@ def _lesson_from_json(lesson: Any) -> tuple[TaskId, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerAssignment:
-    """The result of a round. Every mapping has an entry for every member.
+class LearnerAssignment(Outcome):
+    """The result of a round.
 
-    :param assigned: what each member starts
-    :param revoked: what each member stops
-    :param target: all that each member has after this round: what it owned, less revoked, with assigned
     :param learning: all that each member is to learn
     :param learned: those tasks of its target that others learn
     :param shutdown: members that leave soon and have nothing left
-    :param delay_ms: members join again after so many milliseconds; 0: no need to
-    :param moves: why tasks start and stop
     :param lessons: those that begin with this round, as the moves in which they are to end
     """
 
-    assigned: Shares
-    revoked: Shares
-    target: Shares
+    memory: LearnerMemory
     learning: Shares
     learned: Shares
     shutdown: frozenset[WorkerId]
-    delay_ms: int
-    memory: LearnerMemory
-    moves: tuple[Move, ...]
     lessons: tuple[Move, ...]
 
     @property
