@@ -89,7 +89,8 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
     settled = settle(round, memory, compare(round, memory), max_delay_ms=policy.max_delay_ms)
-    pools = settled.pools(round, memory)
+    may_stop = pace(policy, settled.lost_work, memory, wants_to_revoke=True, now_ms=round.now_ms).allowance
+    pools = settled.pools(round, memory, may_stop)
     decided = pace(policy, settled.lost_work, memory, wants_to_revoke=pools.stops > 0, now_ms=round.now_ms)
     relieved = pools.relieve(round.revocation_rank, decided.allowance)
     taken = merged((*relieved, settled.drains.waits, settled.elsewhere.taken))
@@ -123,10 +124,18 @@ class Settled:
         """What each member keeps without what goes elsewhere."""
         return self.elsewhere.left_of(self.kept)
 
-    def pools(self, round: Round, memory: Memory) -> Pools:  # noqa: A002
-        """What may change of each kind of work."""
+    def pools(self, round: Round, memory: Memory, most_stops: int) -> Pools:  # noqa: A002
+        """What may change of each kind of work; see :func:`.pools.pools_of`."""
         return pools_of(
-            round, memory, Kinds.of(round), self.drains, self.left, self.own, self.free, self.elsewhere.places
+            round,
+            memory,
+            Kinds.of(round),
+            self.drains,
+            self.left,
+            self.own,
+            self.free,
+            self.elsewhere.places,
+            most_stops=most_stops,
         )
 
 

@@ -32,7 +32,18 @@ class Pool:
     :param size: how much each task counts; all other numbers are in the same unit
     """
 
-    __slots__ = ("_beside", "_excess", "_fixed", "_portions", "_shares", "_spare", "over", "returned", "size")
+    __slots__ = (
+        "_beside",
+        "_excess",
+        "_fixed",
+        "_in_turn",
+        "_portions",
+        "_shares",
+        "_spare",
+        "over",
+        "returned",
+        "size",
+    )
 
     returned: Shares
     """What each member gets back: its own, as far as it is within its share."""
@@ -54,6 +65,7 @@ class Pool:
             worker: size * len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()
         }
         self._portions = may_have
+        self._in_turn = may_have.equal and size == 1
         above = surplus(loads, idle, may_have, fixed)
         self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
         spare = {
@@ -100,9 +112,22 @@ class Pool:
         tasks = plus(tasks, self._spare)
         if not tasks:
             return {}
-        if self._portions.equal and self.size == 1:
+        if self._in_turn:
             return deal(tasks, self._loads, self._shares, self._beside)
         return deal_seats(tasks, self._seats(self._loads, len(tasks)), self._shares)
+
+    def given_out(self, loads: Numbers, most_stops: int) -> Numbers:
+        """The loads after the next round, which gives out what this one takes.
+
+        :param loads: those before anything is taken
+        :param most_stops: at most so many tasks are taken
+        """
+        number = min(self.stops, most_stops)
+        if not number:
+            return loads
+        taken = limited(self._excess, number)
+        left = {worker: load - self.size * taken.get(worker, 0) for worker, load in loads.items()}
+        return {worker: left[worker] + self.size * gets for worker, gets in self._seats(left, number).items()}
 
     @property
     def _loads(self) -> dict[WorkerId, int]:

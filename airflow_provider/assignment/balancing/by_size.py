@@ -4,7 +4,11 @@ The largest come first, and those of one slot fill what is left. What nobody has
 start: with all its slots, else with the most of them that are free. A task that runs moves only for a whole step of
 balance: its worker has its slots above its share, and another one lacks as many, so it starts there at once.
 
-If all tasks have the same size, these rules come to those of module ``balance``, which are used then.
+Batch tasks that are shared out by cost take slots, too, and are never stopped. So what has to start, or moves, goes
+where they leave slots free; the shares do not depend on them.
+
+If all tasks have the same size, and there are no such batch tasks, these rules come to those of module ``balance``,
+which are used then.
 """
 
 from __future__ import annotations
@@ -33,21 +37,29 @@ class OfSize(NamedTuple):
     unplaced: int
 
 
+class Room(NamedTuple):
+    """The slots that members have for the tasks of all sizes.
+
+    :param slots: of each member, without those that batch tasks take which are shared out by cost
+    :param short: whether all tasks take more slots than all members have
+    :param shared: the members where such batch tasks take slots
+    """
+
+    slots: Numbers
+    short: bool = False
+    shared: frozenset[WorkerId] = frozenset()
+
+
 def pools_by_size(
-    sizes: Sequence[OfSize],
-    may_have: Portions,
-    capacity: Numbers,
-    fixed: Numbers,
-    waiting: Tasks,
+    sizes: Sequence[OfSize], may_have: Portions, room: Room, fixed: Numbers, waiting: Tasks
 ) -> list[Pool]:
     """A pool for each size.
 
     :param may_have: how many slots members may have of those that all tasks take
-    :param capacity: the slots of each member
     :param fixed: how many slots others take that do not move
     :param waiting: the tasks that have not started
     """
-    loads = {worker: fixed.get(worker, 0) for worker in capacity}
+    loads = {worker: fixed.get(worker, 0) for worker in room.slots}
     wants = dict.fromkeys(loads, 0)
     waits: dict[int, Numbers] = {}
     for size, kept, own, _ in sizes:
@@ -56,49 +68,45 @@ def pools_by_size(
             wants[worker] += size * number
         for worker, tasks in kept.items():
             loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
-    short = 0 < sum(capacity.values()) < sum(may_have.whole.values()) + may_have.extras
     now: tuple[Numbers, Numbers] = loads, wants
     pools: dict[int, Pool] = {}
     larger: _SizePool | None = None
     for of_size in sorted(sizes, key=lambda of_size: -of_size.size):
         now = larger.then() if larger else now
-        larger = pools[of_size.size] = _SizePool(of_size, may_have, capacity, waits[of_size.size], *now, short=short)
+        larger = pools[of_size.size] = _SizePool(of_size, may_have, room, waits[of_size.size], *now)
+    for pool in pools.values() if len(pools) > 1 else ():
+        pool.over = {}  # a share of slots is no number of tasks
     return [pools[of_size.size] for of_size in sizes]
 
 
 class _SizePool(Pool):
     """The tasks of one size, when the larger ones have their places.
 
-    :param capacity: the slots of each member
-    :param short: whether all tasks take more slots than all members have
     :param waits: how many tasks of this size members have not started, without members that have started all
     :param loads: how many slots the tasks of all sizes take, those included that members are to get back
     :param wants: how many slots the tasks of all sizes want that cannot start, or have not
     """
 
-    __slots__ = ("_capacity", "_kept", "_now", "_seated", "_short", "_unplaced", "_waits", "_wants")
+    __slots__ = ("_kept", "_now", "_room", "_seated", "_unplaced", "_waits", "_wants")
 
     def __init__(
         self,
         of_size: OfSize,
         may_have: Portions,
-        capacity: Numbers,
+        room: Room,
         waits: Numbers,
         loads: Numbers,
         wants: Numbers,
-        *,
-        short: bool,
     ) -> None:
         size, self._kept, own, self._unplaced = of_size
-        self._capacity, self._now, self._waits, self._wants = capacity, loads, waits, wants
-        self._short = short
+        self._room, self._now, self._waits, self._wants = room, loads, waits, wants
         self._seated: tuple[Numbers, int, Numbers] = ({}, 0, {})
         others = {
             worker: loads[worker] - size * (len(tasks) + len(own.get(worker, NO_TASKS)))
             for worker, tasks in self._kept.items()
         }
         super().__init__(may_have, self._kept, own, others, size)
-        self.over = {}  # a share of slots is no number of tasks
+        self._in_turn = self._in_turn and not room.shared
 
     def then(self) -> tuple[Numbers, Numbers]:
         """The loads, and what waits, when what is above the shares and what nobody has is placed."""
@@ -109,46 +117,64 @@ class _SizePool(Pool):
         for worker, number in self._excess.items():
             left[worker] -= self.size * number
             wants[worker] -= self.size * min(number, self._waits.get(worker, 0))
+        starts = self._starts(left)
         for worker, gets in self._seats(left, places).items():
             if gets:
-                wants[worker] += self.size * max(0, gets - self._starts(worker, left[worker]))
+                wants[worker] += self.size * max(0, gets - starts[worker])
                 left[worker] += self.size * gets
         return left, wants
 
     def _given_up(self, above: Numbers) -> Numbers:
         if not above and not self._waits:
             return {}
+        slots = self._room.slots
         stuck = {
-            worker: min(waits, _parts(self._now[worker] - self._capacity[worker], self.size))
+            worker: min(waits, _parts(self._now[worker] - slots[worker], self.size))
             for worker, waits in self._waits.items()
         }
-        starts = limited(stuck, max(0, self._room(self._now) - self._unplaced))
-        steps = {worker: self._steps(worker, more) for worker, more in above.items()}
-        balance = limited(steps, max(0, self._lacking() - self._unplaced))
+        starts = limited(stuck, max(0, sum(self._starts(self._now).values()) - self._unplaced))
+        one_more = self._portions.extras > sum(
+            [load > self._portions.whole[worker] for worker, load in self._now.items()]
+        )
+        shares = {worker: whole + one_more for worker, whole in self._portions.whole.items()}
+        known = slots if any(slots.values()) else shares  # where nothing is known, the shares decide
+        runs = limited(self._runs(above), max(0, self._lacking(shares, known) - self._unplaced))
+        waits = {worker: min(self._waits.get(worker, 0), more // self.size) for worker, more in above.items()}
+        steps = {worker: number + runs.get(worker, 0) for worker, number in waits.items()}
+        balance = limited(steps, max(0, self._lacking(shares, shares) - self._unplaced))
         return {worker: max(starts.get(worker, 0), balance.get(worker, 0)) for worker in (*starts, *balance)}
 
-    def _steps(self, worker: WorkerId, above: int) -> int:
-        """How many tasks are whole steps of balance. Those that run are only if what waits there is not enough, and if
-        there are slots for all: a worker that lacks some of its share need not have them free otherwise.
+    def _runs(self, above: Numbers) -> dict[WorkerId, int]:
+        """How many running tasks are whole steps of balance: only if what waits there is not enough, and if there are
+        slots for all.
         """
-        waits = self._waits.get(worker, 0)
-        runs = min(len(self._kept[worker]) - waits, max(0, above - self._wants[worker]) // self.size)
-        return min(waits, above // self.size) + (0 if self._short else runs)
+        if self._room.short:
+            return {}
+        started = {worker: len(self._kept[worker]) - self._waits.get(worker, 0) for worker in above}
+        return {
+            worker: min(started[worker], max(0, more - self._wants[worker]) // self.size)
+            for worker, more in above.items()
+        }
 
-    def _lacking(self) -> int:
-        """How many more of these tasks fit into the shares."""
-        whole = self._portions.whole
-        one_more = self._portions.extras > sum([load > whole[worker] for worker, load in self._now.items()])
-        return sum([max(0, whole[worker] + one_more - load) // self.size for worker, load in self._now.items()])
+    def _lacking(self, shares: Numbers, slots: Numbers) -> int:
+        """How many more of these tasks fit into the shares, and into so many slots."""
+        return sum(
+            [max(0, min(shares[worker], slots[worker]) - load) // self.size for worker, load in self._now.items()]
+        )
 
-    def _room(self, loads: Numbers) -> int:
-        """How many more of these tasks could start."""
-        capacity, size = self._capacity, self.size
-        return sum([max(0, -((load - capacity[worker]) // size)) for worker, load in loads.items()])
+    def _slots(self, loads: Numbers) -> dict[WorkerId, int]:
+        """The slots of each worker in which these tasks start. The last one may get fewer than it wants, but not if it
+        would wait for those of batch tasks.
+        """
+        free = {worker: max(0, self._room.slots[worker] - load) for worker, load in loads.items()}
+        return {
+            worker: loads[worker] + number - (number % self.size if worker in self._room.shared else 0)
+            for worker, number in free.items()
+        }
 
-    def _starts(self, worker: WorkerId, load: int) -> int:
-        """The same, on one worker."""
-        return _parts(self._capacity[worker] - load, self.size)
+    def _starts(self, loads: Numbers) -> dict[WorkerId, int]:
+        """How many more of these tasks could start on each worker."""
+        return {worker: _parts(slots - loads[worker], self.size) for worker, slots in self._slots(loads).items()}
 
     def _seats(self, loads: Numbers, number: int) -> Numbers:
         """First the tasks that can start, wherever that is. The others wait in proportion to the slots. A round asks
@@ -156,8 +182,8 @@ class _SizePool(Pool):
         """
         if self._seated[:2] == (loads, number):
             return self._seated[2]
-        start = min(number, self._room(loads))
-        seats = self._portions.seats(loads, start, self.size, self._capacity)
+        start = min(number, sum(self._starts(loads).values()))
+        seats = self._portions.seats(loads, start, self.size, self._slots(loads))
         if start < number:
             then = {worker: load + self.size * seats[worker] for worker, load in loads.items()}
             wait = self._portions.seats(then, number - start, self.size)

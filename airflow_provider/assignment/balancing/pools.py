@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from airflow_provider.assignment.balancing.balance import Pool
+from airflow_provider.assignment.balancing.balance import NO_LIMIT, Pool
 from airflow_provider.assignment.balancing.by_cost import CostPool
-from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
+from airflow_provider.assignment.balancing.by_size import OfSize, Room, pools_by_size
 from airflow_provider.assignment.balancing.portions import Portions, portions, slots_or_mean
-from airflow_provider.assignment.costs import slots_for
+from airflow_provider.assignment.costs import Costs, slots_for
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.model import NONE_ELSEWHERE, Load, Memory, Round
 from airflow_provider.assignment.shares import NO_NUMBERS, NO_SHARES, Numbers, Shares, all_of, both, merged, minus, plus
@@ -128,14 +128,17 @@ def pools_of(
     free: Tasks,
     places: Shares = NO_SHARES,
     beside: Numbers = NO_NUMBERS,
+    most_stops: int = NO_LIMIT,
 ) -> Pools:
-    """The pools of a round.
+    """The pools of a round. Streams, and other tasks by number, go first where batch tasks that are shared out by cost
+    leave slots free. These in turn get no slots that streams have, or get in this round or in the next.
 
     :param left: the tasks that members keep as far as it is decided, whether they may move or not
     :param own: the tasks that some members are to get back
     :param free: the tasks that anybody may start
     :param places: the tasks that some members get, whatever their shares are
     :param beside: how much more each member has that does not move (:meth:`Kinds.load_of`)
+    :param most_stops: how many tasks this round may take from members for balance
     """
     stays = kinds.stays(round)
     kept, fixed = left, beside
@@ -153,7 +156,8 @@ def pools_of(
     of_planners, of_cost = (len(tasks) - len(runs_there & tasks) for tasks in (kinds.planners, kinds.by_cost))
     wide = sum([(size - 1) * len(minus(of_size, runs_there)) for size, of_size in kinds.wide.items()])
     total = len(round.configured) - len(runs_there) - of_planners - of_cost + wide
-    slots = {worker: -(-number // kinds.size) for worker, number in costs.slots.items()}
+    size = kinds.size
+    slots = {worker: -(-number // size) for worker, number in costs.slots.items()} if size > 1 else costs.slots
     planners_have = portions(of_planners, kept, stands_for=costs.stands_for)
     may_have = portions(total, kept, slots, costs.stands_for)
     capacity = slots_or_mean(kept, slots, costs.stands_for)
@@ -162,29 +166,50 @@ def pools_of(
         return Pools(kinds=kinds, of_each=(_AT_REST, *[_AT_REST for _ in (1, *kinds.wide)]))
     kept_of, own_of = _by_kind(kept, kinds), _by_kind(own, kinds)
     planners = Pool(planners_have, kept_of[0], own_of[0])
-    if kinds.wide:
+    busy = {worker: slots_for(tasks, costs.large) for worker, tasks in kept_of[-1].items()} if kinds.by_cost else {}
+    if kinds.wide or (busy and any(capacity.values())):
         sizes = [
             OfSize(size, kept_of[kind], own_of[kind], len(tasks))
             for kind, (size, tasks) in enumerate(zip((1, *kinds.wide), kinds.split(to_place)[1:], strict=False), 1)
         ]
         started = round.revocation_rank
         waiting = round.configured.difference(started) if started else round.configured
-        by_slots = pools_by_size(sizes, may_have, capacity, fixed, waiting)
+        by_slots = pools_by_size(sizes, may_have, _room(capacity, busy, costs, size, total), fixed, waiting)
     else:
-        by_slots = [Pool(may_have, kept_of[1], own_of[1], fixed, beside=_run(kept_of[-1], round))]
+        by_slots = [Pool(may_have, kept_of[1], own_of[1], fixed, beside=busy)]
     if not kinds.by_cost:
         return Pools(kinds=kinds, of_each=(planners, *by_slots))
-    never_end = merged(
-        (
-            *kept_of[1:-1],
-            *[pool.returned for pool in by_slots],
-            *[pool.place(of_kind) for pool, of_kind in zip(by_slots, kinds.split(to_place)[1:], strict=False)],
-            {worker: both(left[worker], stays) for worker in kept_of[1]},
-        )
-    )
-    costs = costs.beside({worker: slots_for(tasks, costs.large) for worker, tasks in never_end.items()})
+    stay = {worker: plus(both(left[worker], stays), kinds.by_slots(places.get(worker, NO_TASKS))) for worker in kept}
+    given = [pool.place(of_kind) for pool, of_kind in zip(by_slots, kinds.split(to_place)[1:], strict=False)]
+    never_end = merged((stay, *kept_of[1:-1], *[pool.returned for pool in by_slots], *given))
+    costs = costs.beside(_taken(never_end, kinds, by_slots, costs, most_stops))
     by_cost = CostPool(kept_of[-1], own_of[-1], to_place & kinds.by_cost, costs, calm=memory.revoked_in_previous)
     return Pools(kinds=kinds, of_each=(planners, *by_slots, by_cost))
+
+
+def _room(capacity: Numbers, busy: Numbers, costs: Costs, size: int, total: int) -> Room:
+    """What batch tasks that are shared out by cost leave of the capacity.
+
+    :param capacity: how many tasks of this size each member could have if there were no others
+    :param busy: how many slots those batch tasks take
+    """
+    shared = frozenset(worker for worker, number in busy.items() if number)
+    slots = slots_or_mean(capacity, costs.slots, costs.stands_for)
+    left = {worker: max(0, slots[worker] - busy[worker]) // size for worker in shared}
+    room = {**capacity, **left}
+    return Room(room, any(slots.values()) and sum(room.values()) < total, shared)
+
+
+def _taken(never_end: Shares, kinds: Kinds, pools: Iterable[Pool], costs: Costs, most_stops: int) -> Numbers:
+    """How many slots of each member these tasks take, when the next round has given out what this one takes."""
+    now = {worker: kinds.load_of(tasks) for worker, tasks in never_end.items()}
+    then: Numbers = now
+    for pool in pools:
+        then = pool.given_out(then, most_stops)
+    return {
+        worker: slots_for(tasks, costs.large) + kinds.size * (then[worker] - now[worker])
+        for worker, tasks in never_end.items()
+    }
 
 
 def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
@@ -203,14 +228,6 @@ def _are_at_rest(
     loads = {worker: kinds.load_of(tasks) - planners[worker] + fixed.get(worker, 0) for worker, tasks in kept.items()}
     free = [capacity[worker] - load for worker, load in loads.items()]
     return (max(free) <= 0 or min(free) >= 0) and planners_have.hold(planners) and may_have.hold(loads)
-
-
-def _run(by_cost: Shares, round: Round) -> dict[WorkerId, int]:  # noqa: A002
-    """How many slots of each worker are taken by the tasks by cost that it runs."""
-    running = frozenset(round.costs.left)
-    return (
-        {worker: slots_for(tasks & running, round.costs.large) for worker, tasks in by_cost.items()} if running else {}
-    )
 
 
 def _by_kind(shares: Shares, kinds: Kinds) -> list[Shares]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 
 from airflow_provider.assignment.shares import NO_NUMBERS, Numbers
 from airflow_provider.values.model import WorkerId
@@ -43,7 +43,8 @@ class Portions:
 
     def seats(self, loads: Numbers, number: int, size: int = 1, slots: Numbers = NO_NUMBERS) -> dict[WorkerId, int]:
         """How many of ``number`` tasks each worker gets, if it has ``loads`` already: first what is lacking to the
-        whole part of its quota, then one more where the most slots are free for it, then for the largest remainders.
+        whole part of its quota, then one more where the most slots are free for it, then for the largest remainders. As
+        long as one has a slot free, others get none.
 
         :param size: how many slots each of the tasks takes
         :param slots: how many slots each worker has; by default it does not matter which of them are free
@@ -67,7 +68,10 @@ class Portions:
             )
             for worker, load in then.items()
         )
-        for *_, worker in islice(cycle(order), extras):
+        room = {worker: max(0, -((load - slots.get(worker, load)) // size)) for worker, load in then.items()}
+        in_order = [worker for *_, worker in order]
+        starts = (worker for turn in range(max(room.values())) for worker in in_order if room[worker] > turn)
+        for worker in islice(chain(starts, cycle(in_order)), extras):
             lacking[worker] += 1
         return lacking
 

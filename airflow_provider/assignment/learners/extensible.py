@@ -123,6 +123,7 @@ def _balance(
         free,
         {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.elsewhere.places.items()},
         stateful.excess.even(stateful.stops) if stateful.tasks else {},
+        pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=True, now_ms=round.now_ms).allowance,
     )
     stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.lessons)))
     in_steps = isinstance(policy, Incremental)

@@ -81,7 +81,8 @@ class CooperativeAssignor:
         known = _known(group)
         difference = compare(known.round, known.memory)
         settled = settle(known.round, known.memory, difference, max_delay_ms=policy.max_delay_ms)
-        pools = settled.pools(known.round, known.memory)
+        may_stop = _pace(policy, settled, NO_LIMIT, known).allowance
+        pools = settled.pools(known.round, known.memory, may_stop)
         pace = _pace(policy, settled, pools.stops, known)
         relieved, elsewhere = pools.relieve(group.revocation_rank, pace.allowance), settled.elsewhere
         taken = merged((*relieved, settled.drains.waits, elsewhere.taken))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.assignment.balancing import pools
-from airflow_provider.assignment.balancing.by_size import OfSize, pools_by_size
+from airflow_provider.assignment.balancing.by_size import OfSize, Room, pools_by_size
 from airflow_provider.assignment.balancing.pools import above_shares
 from airflow_provider.assignment.balancing.portions import portions
 from airflow_provider.assignment.cooperative import assign
@@ -86,7 +86,7 @@ def test_one_that_runs_moves_only_for_a_whole_step_of_balance(others: int, stops
     twos, beside = frozenset(sorted(TWOS)[:2]), frozenset(sorted(ONES)[:others])
     sizes = [OfSize(1, {A: NO_TASKS, B: beside}, {}, 0), OfSize(2, {A: twos, B: NO_TASKS}, {}, 0)]
     slots = {A: 4, B: 4}
-    of_each = pools_by_size(sizes, portions(4 + others, slots), slots, {}, NO_TASKS)
+    of_each = pools_by_size(sizes, portions(4 + others, slots), Room(slots), {}, NO_TASKS)
     assert [pool.stops for pool in of_each] == [0, stops]
 
 
@@ -98,7 +98,7 @@ def test_one_that_runs_is_not_stopped_because_others_wait_behind_it() -> None:
             OfSize(4, {A: waiting, B: FOUR}, {}, 0),
         ],
         portions(12, slots, slots),
-        slots,
+        Room(slots),
         {},
         waiting,
     )

@@ -132,3 +132,8 @@ def test_eager_members_get_tasks_in_proportion_and_planners_in_turn() -> None:
     assert {worker: sum(not task.is_planner for task in tasks) for worker, tasks in dealt.items()} == workers(a=2, b=6)
     assert {worker: sum(task.is_planner for task in tasks) for worker, tasks in dealt.items()} == workers(a=1, b=1)
     assert NO_TASKS.union(*dealt.values()) == configured
+
+
+def test_nobody_gets_one_without_a_free_slot_while_another_has_several() -> None:
+    loads, slots = workers(a=3, b=3), workers(a=6, b=3)
+    assert portions(9, loads).seats(loads, 3, 1, slots) == workers(a=3, b=0)

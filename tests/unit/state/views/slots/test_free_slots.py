@@ -11,7 +11,7 @@ from learner_group import LearnerGroup, changed, stopped
 from led_group import EPOCH, Group, record_after
 
 from airflow_provider.assignment.model import Memory
-from airflow_provider.state.records import PlanRecord, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.state.records import PlanRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.free_slots import spare_capacity
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -316,6 +316,25 @@ def test_a_free_slot_gets_a_task_with_state_that_waits_although_those_with_state
     group.stays = NO_TASKS
     assert group.rebalance().assigned[W2] == frozenset({A1})
     assert not changed(group.rebalance())
+
+
+@pytest.mark.parametrize(("tasks", "helped"), [("s", True), ("s s", False)], ids=["a slot is free", "none is"])
+def test_a_stream_that_waits_behind_batch_tasks_of_known_cost_gets_a_free_slot(tasks: str, helped: bool) -> None:
+    """Both workers have one stream, but on w1 batch tasks have the slots."""
+    streams, batch = Group({"w1": "p", "w2": tasks}), Group({"w1": "r r"})
+    jobs = {"a": replace(streams.job, kind=TaskKind.STREAMING), "b": replace(batch.job, name="b")}
+    configs: dict[str, list[dict[str, int]]]
+    configs = {"a": [{} for _ in streams.status.tasks], "b": [{"weight": 60}, {"weight": 50}]}
+    plans = {job: PlanRecord.of(jobs[job], configs[job], planned_by=W1, at_ms=0) for job in jobs}
+    said = {
+        TaskId(job, index): replace(last, task=TaskId(job, index), fingerprint=plans[job].fingerprints[index])
+        for job, group in (("a", streams), ("b", batch))
+        for index, last in enumerate(group.status.tasks.values())
+    }
+    owned = {**streams.record.assignment, W1: frozenset({A0, B0, TaskId("b", 1)})}
+    workers = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2) for name in owned}
+    status = StatusSnapshot(group=record_of(owned), tasks=said, workers=workers)
+    assert bool(spare_capacity(JobsSnapshot(jobs=jobs, plans=plans), status, wall_ms=0)) is helped
 
 
 def test_a_waiting_planner_is_no_load() -> None:
