@@ -19,6 +19,7 @@ from airflow_provider.integration.airflow_api.task_instance import OVER, push_xc
 from airflow_provider.integration.airflow_metadata.storable import storable, storable_state, storing_failures
 from airflow_provider.integration.linking import following_leader, link_of_trigger
 from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.integration.rare_collections import collect_rarely
 from airflow_provider.integration.stats.airflow_stats import of_process
 from airflow_provider.integration.stats.metering import observer_of
 from airflow_provider.integration.task_failures.patience import patiently
@@ -46,13 +47,6 @@ log = logging.getLogger(__name__)
 
 _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
-
-_YOUNG_OBJECTS: Final = 10_000
-"""With ``gc_freeze``: the garbage collector runs after so many new objects."""
-
-_YOUNG_LOOKS: Final = 4
-"""With ``gc_freeze``: after so many collections of the youngest generation, the next one is collected: 40,000 objects
-in about 25 ms."""
 
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """References to running tasks, so that they are not garbage collected."""
@@ -86,8 +80,7 @@ def _freeze(_loaded: str) -> None:
     """
     if conf.getboolean("cooperative_spark", "gc_freeze", fallback=False):
         gc.freeze()
-        young, middle, old = gc.get_threshold()
-        gc.set_threshold(max(young, _YOUNG_OBJECTS), min(middle, _YOUNG_LOOKS), old)
+        collect_rarely()
 
 
 class WorkerTrigger(BaseTrigger):

@@ -30,6 +30,7 @@ from airflow_provider.integration.memberships.group_protocols import (
 )
 from airflow_provider.integration.memberships.worker_values import WorkerSpec
 from airflow_provider.integration.operator_parameters.parameters import usable
+from airflow_provider.integration.rare_collections import collect_rarely
 from airflow_provider.integration.stats.metering import observer_of
 from airflow_provider.integration.stats.stats_without_airflow import destination
 from airflow_provider.kafka.errors import TransportError
@@ -327,6 +328,7 @@ async def _work(kafka: KafkaSettings, spec: WorkerSpec, returns_ms: int, equipme
         place=InThisProcess(equipment),
         observer=observer_of(spec.member, destination()),
     )
+    collect_rarely()
     async with held(holding, kafka, exit_requests) as worker:
         leave_when_signalled(functools.partial(exit_requests.leave, absence=_when_signalled(returns_ms)))
         outcome, _ = await worker.run()

@@ -16,6 +16,7 @@ from airflow_provider.integration.airflow_api.task_instance import TOLD_TO_END, 
 from airflow_provider.integration.lineage_events.lineage import UNTOLD, LineageTeller
 from airflow_provider.integration.linking import FollowedLink, following_leader
 from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.integration.rare_collections import collect_rarely
 from airflow_provider.integration.stats.airflow_stats import of_task
 from airflow_provider.integration.stats.metering import observer_of
 from airflow_provider.integration.task_failures.patience import patiently
@@ -219,6 +220,7 @@ class WorkerRun:
             observer=observer_of(self._spec.member, of_task(), narrated),
         )
 
+        collect_rarely()
         hold = functools.partial(held, holding, self._kafka, self._exit_requests, narrated_epoch=narrated)
         try:
             async with AsyncExitStack() as stack:
