@@ -75,13 +75,11 @@ def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
 
 def _folder_of_this_user() -> Path:
     """The same for all processes of this user on this machine. Others may have made one of its name first, to read what
-    is written there, or to have Spark read what they have written.
+    is written there, or to have Spark read what they have written. So each start of a task looks at it.
     """
     folder = Path(tempfile.gettempdir(), f"cospark-checkpoints-{os.geteuid()}")
     try:
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        found = folder.lstat()
+        found = _made(folder)
     except OSError as failed:
         raise CheckpointError(f"the folder of temporary checkpoints can't be made: {failed}") from failed
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -90,6 +88,19 @@ def _folder_of_this_user() -> Path:
             " worker a checkpoint_root"
         )
     return folder
+
+
+def _made(folder: Path) -> os.stat_result:
+    """What is there; if nothing is, a folder is made first.
+
+    :raises OSError: if it can't be made or looked at
+    """
+    try:
+        return folder.lstat()
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):  # another process has been faster
+            folder.mkdir(mode=0o700)
+        return folder.lstat()
 
 
 def checkpoint_location(root: str, group_id: str, task: TaskId, config: Config) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from airflow_provider.spark.job.checkpoint_folder import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.state.records import TaskKind, task_name
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 
 
@@ -19,7 +18,7 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
     task, definition = run.task, run.work.definition
     bounded = task.is_planner or definition.kind is TaskKind.BATCH
     folder = checkpoint_location(checkpoint_root(root, task, bounded=bounded), group_id, task, run.work.config)
-    return replace(
+    return replaced(
         bare_order(run),
         fingerprint=run.work.fingerprint,
         checkpoint_location=folder,
