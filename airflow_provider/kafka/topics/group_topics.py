@@ -256,10 +256,9 @@ class GroupTopics(FollowedTopics):
         """Write a step of a task to the status topic and to the timeline. It is written immediately, not in a
         coroutine: a worker does this for each step of each task, and a coroutine would cost more than the writing.
         """
-        key, event = task_key(status.task), TaskEvent(status=status, at_ms=wall_ms())
-        return self._write_all(
-            NewRecord(self.names.status, key, status.encoded()), NewRecord(self.names.events, key, event.encoded())
-        )
+        key = task_key(status.task)
+        said, event = TaskEvent(status=status, at_ms=wall_ms()).both_encoded()
+        return self._write_all(NewRecord(self.names.status, key, said), NewRecord(self.names.events, key, event))
 
     def publish_word(self, status: TaskStatus) -> Awaitable[None]:
         """Write a task's status that is not a new step to the status topic only: its progress while it runs, or its end

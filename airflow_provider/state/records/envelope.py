@@ -53,16 +53,19 @@ def encode(data: Mapping[str, Any]) -> bytes:
     return dump({"v": SCHEMA_VERSION, **data})
 
 
-def encode_step(data: dict[str, Any], *, free: tuple[str, ...]) -> bytes:
+def encode_step(data: dict[str, Any], *more: Mapping[str, str | int], free: tuple[str, ...]) -> tuple[bytes, ...]:
     """Encode as :func:`encode`, in a fifth of the time by ``msgspec``: for records that are written often for each
     task.
 
     :param data: the JSON form; its texts, whole numbers and field names are this package's own
+    :param more: further fields of each record
     :param free: the fields with values of other kinds, which ``json`` writes as everywhere else
+    :returns: a value for each of ``more``
     :raises ValueError: for what JSON can't carry
     """
     given = {name: msgspec.Raw(dump(data[name])) for name in free if data.get(name) is not None}
-    return msgspec.json.encode({"v": SCHEMA_VERSION, **data, **given}, order="sorted")
+    common = {"v": SCHEMA_VERSION, **data, **given}
+    return tuple([msgspec.json.encode({**common, **each}, order="sorted") for each in more])
 
 
 def encode_packed(data: Mapping[str, Any]) -> bytes:

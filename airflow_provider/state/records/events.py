@@ -78,7 +78,12 @@ class TaskEvent:
 
     def encoded(self) -> bytes:
         """The record's value; see :meth:`TaskStatus.encoded`."""
-        return self.status.encoded(type=_TASK, at_ms=self.at_ms)
+        return self.both_encoded()[1]
+
+    def both_encoded(self) -> tuple[bytes, bytes]:
+        """The values of both records of this step: that of the status topic, and its own."""
+        status, event = self.status.encoded_with({}, {"type": _TASK, "at_ms": self.at_ms})
+        return status, event
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaskEvent:

@@ -342,13 +342,20 @@ class TaskStatus(Counted):
             **({"failed_on": list(self.failed_on)} if self.failed_on else {}),
         }
 
-    def encoded(self, **more: str | int) -> bytes:
+    def encoded(self) -> bytes:
         """Encode the record's value.
 
-        :param more: further fields
         :raises ValueError: for a result or handle that JSON can't carry
         """
-        return encode_step({**self.to_json(), **more}, free=_FREE)
+        return self.encoded_with({})[0]
+
+    def encoded_with(self, *more: Mapping[str, str | int]) -> tuple[bytes, ...]:
+        """Encode the values of several records that say this and more.
+
+        :param more: further fields of each
+        :raises ValueError: for a result or handle that JSON can't carry
+        """
+        return encode_step(self.to_json(), *more, free=_FREE)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaskStatus:

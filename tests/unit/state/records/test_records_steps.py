@@ -54,6 +54,7 @@ def test_the_bytes_are_those_of_any_other_record(status: TaskStatus) -> None:
     assert status.encoded() == encode(status.to_json())
     event = TaskEvent(status=status, at_ms=9)
     assert event.encoded() == encode(event.to_json())
+    assert event.both_encoded() == (status.encoded(), event.encoded())
 
 
 @pytest.mark.parametrize("wrong", [math.nan, {"a": math.inf}, {1: 2}, object(), "\ud800"])
