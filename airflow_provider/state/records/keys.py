@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from reprlib import repr as short
 from typing import Final
 
@@ -38,6 +39,8 @@ class TopicNames:
 
 class KeyKind(str, Enum):
     """The kind of a record: the first part of its key."""
+
+    __hash__ = str.__hash__  # that of an Enum is Python code, and each record that is read asks for it
 
     JOB = "job"
     PLAN = "plan"
@@ -115,6 +118,7 @@ def task_key(task: TaskId) -> str:
     return f"{KeyKind.TASK.value}:{task.job}:{task.index}"
 
 
+@lru_cache(maxsize=1_000)  # a task's end mostly comes soon after its start
 def parse_key(key: bytes | None) -> Key:
     """The inverse of the functions above.
 

@@ -148,7 +148,9 @@ class TopicView(ABC, Generic[S]):
             self._news |= About.EVERYTHING
         else:
             self._put(parsed.key, parsed.content)
-            self._news |= _SUBJECTS[parsed.key.kind]
+            subject = _SUBJECTS[parsed.key.kind]
+            if self._news is not subject:  # many records of one kind come together, and flags are slow
+                self._news |= subject
         self._offset = parsed.offset + 1
         self._snapshot = None
         return self._offset

@@ -29,6 +29,8 @@ MOST_FAILED_ON: Final = 2
 """A task that has failed on two workers is not tried on a third one for that: it is to blame itself."""
 _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """Fields of a task's record with other values than this package's own texts and whole numbers."""
+_OF_JOBS: Final = ("result", "handle", "after")
+"""Fields with any JSON value."""
 _RARE: Final = {
     **dict.fromkeys(("forgiven", "conflicts", "process_deaths", "died_alone", "acquitted"), 0),
     **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to"), None),
@@ -365,9 +367,10 @@ class TaskStatus(Counted):
         """
         status = convert(data, cls)
         check_job_name(status.task.job)
-        _check_writable("result", status.result)
-        _check_writable("handle", status.handle)
-        _check_writable("after", status.after)
+        for name in _OF_JOBS:
+            value = getattr(status, name)
+            if value is not None:
+                _check_writable(name, value)
         return status
 
 
