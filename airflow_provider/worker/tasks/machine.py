@@ -421,6 +421,8 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
 
 def _tell_of_suspects(x: Execution) -> None:
     """Write which tasks have become suspects, and which are none any more."""
+    if not x.suspects:
+        return
     for message in x.suspects.news():
         x.warn(message)
     for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now, learning=frozenset(x.learners.tasks)):

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from airflow_provider.state.records import TaskWork
-from airflow_provider.values.model import TaskId, Tasks
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.retry_pauses import conflict_pause_ms, doubling_ms
 
@@ -116,6 +116,8 @@ class Learners:
     @property
     def with_runner(self) -> Tasks:
         """Those of which a runner has a warm-up."""
+        if not self.tasks:  # as nearly always
+            return NO_TASKS
         return frozenset(task for task, learner in self.tasks.items() if learner.state.with_runner)
 
     def due(self, *, now_ms: int) -> list[TaskId]:

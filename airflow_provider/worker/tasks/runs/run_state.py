@@ -9,6 +9,8 @@ from typing import Final
 class RunState(str, Enum):
     """Where a task is in this worker."""
 
+    __hash__ = str.__hash__  # that of an Enum is Python code, and each step of a task asks for it a hundred times
+
     WAITING = "waiting"
     """Waits for a slot, for its next attempt, for a checkpoint that another task still has, or for its trial."""
     PAUSED = "paused"

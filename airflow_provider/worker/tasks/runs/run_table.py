@@ -233,7 +233,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._looking.add(task)
         else:
             self._looking.discard(task)
-        if before is not None and _waits(before) is waits and _has_its_place(before, run):
+        if before is not None and _waits(before) is waits and before.due_ms == due_ms and _has_its_turn(before, run):
             return
         if due_ms is not None:
             heappush(self._later, (due_ms, task))
@@ -316,6 +316,6 @@ def _turn(run: TaskRun) -> _Turn:
     return True, run.work.definition.submitted_at_ms, -run.cost, run.task
 
 
-def _has_its_place(before: TaskRun, run: TaskRun) -> bool:
-    """Whether a task's change affects neither its turn nor its time."""
-    return before.due_ms == run.due_ms and (before.work is run.work or not _waits(run))
+def _has_its_turn(before: TaskRun, run: TaskRun) -> bool:
+    """Whether a task's change does not affect its turn."""
+    return before.work is run.work or not _waits(run)

@@ -164,8 +164,10 @@ class TaskRun(Counted):
             return self.not_before_ms or None
         if self.state is not RunState.STARTED:
             return self.give_up_ms
-        stalls_ms = self.liveness.stalls_at_ms(self.work.definition.stall_after_ms)
-        return min((at for at in (self.time_over_ms, stalls_ms) if at is not None), default=None)
+        over_ms, stalls_ms = self.time_over_ms, self.liveness.stalls_at_ms(self.work.definition.stall_after_ms)
+        if over_ms is None or stalls_ms is None:
+            return stalls_ms if over_ms is None else over_ms
+        return min(over_ms, stalls_ms)
 
     @property
     def time_over_ms(self) -> int | None:

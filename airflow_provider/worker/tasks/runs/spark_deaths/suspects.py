@@ -102,6 +102,9 @@ class Turn:
         return self.batch == {task}
 
 
+_ANYTHING: Final = Turn()
+
+
 class Suspects:
     """The suspects among one worker's tasks, and its pauses after an end of Spark.
 
@@ -130,6 +133,10 @@ class Suspects:
         self._in_a_row = 0
         self._last_ms: int | None = None
         self._hold_until_ms = 0
+
+    def __bool__(self) -> bool:
+        """Whether there are suspects, or there is something to tell of some."""
+        return bool(self._suspects or self._news)
 
     def admit(self, run: TaskRun) -> None:
         """Note a task that this worker has got, in case that it is a suspect."""
@@ -290,7 +297,7 @@ class Suspects:
         self._look_at_ms = None
         if not self._suspects:
             self._solitude.forget()
-            return Turn(others)
+            return Turn(others) if others else _ANYTHING
         waiting, on_trial = self._tried(runs, now_ms)
         if on_trial:
             self._look_at_ms = now_ms + _LOOK_AGAIN_MS
