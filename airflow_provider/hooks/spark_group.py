@@ -321,11 +321,14 @@ class SparkGroupHook(GroupAccess):
         """
         return self._look_for_certain(group, lambda jobs, status: list(orphans(jobs, status))) or []
 
-    def end_orphans(self, group: str, allowed_spark_servers: Iterable[str] = ()) -> dict[str, str]:
-        """Let their servers end the streams that :meth:`orphans` lists, and kill the drivers on the cluster that is
-        configured here. The tokens come from the connections in the streams' handles.
+    def end_orphans(
+        self, group: str, allowed_spark_servers: Iterable[str] = (), allowed_masters: Iterable[str] = ()
+    ) -> dict[str, str]:
+        """Let their servers end the streams that :meth:`orphans` lists, and kill the drivers on the clusters that
+        are known here. The tokens come from the connections in the streams' handles.
 
         :param allowed_spark_servers: URLs of the servers that may be called: handles come from a topic
+        :param allowed_masters: likewise, masters of Kubernetes (``k8s://…``), which get the credentials found here
         :returns: by task, why it may not have ended; empty: it has ended
         :raises TransportError: if no broker answers
         :raises TopicError: if that can't be written
@@ -336,12 +339,13 @@ class SparkGroupHook(GroupAccess):
         from airflow_provider.worker.hands.servers import Servers
 
         settings = self.get_settings()
-        servers = Servers(own=None, token_of=token_of_handle, allowed=AllowedServers.of(allowed_spark_servers))
+        allowed = AllowedServers.of(allowed_spark_servers)
+        servers = Servers(own=None, token_of=token_of_handle, allowed=allowed, masters=tuple(allowed_masters))
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
             await topics.catch_up()
             status = await status_of_those_left(group, topics, settings)
-            left = await ending.end_all(orphans(topics.jobs, status), topics, servers.settings_of)
+            left = await ending.end_all(orphans(topics.jobs, status), topics, servers.settings_of, servers.cluster_of)
             return {str(each.status.task): why for each, why in left}
 
         return self._act(group, RETRIER, end_all) or {}

@@ -30,7 +30,6 @@ from airflow_provider.jobs.order import tasks_in_order
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications, ApplicationNotAllowedError
 from airflow_provider.spark.submit.application import Application, run_application, settings_known
-from airflow_provider.spark.submit.clusters import KINDS
 from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState, Watch
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.spark.submit.kubernetes import MASTER, kubernetes_here
@@ -60,7 +59,7 @@ class SparkApplications(SparkJob):
     A task runs its applications one after the other, each to its end. With ``deploy_mode: client`` the driver is a
     child process of the worker; an exit code other than 0 is a failure. With ``cluster`` it runs on YARN or Kubernetes,
     is submitted once, and goes on if the worker ends; the next one adopts it, and it is killed if the task is not to go
-    on. When nothing but a driver on YARN is left, the worker needs no process for the task. A task's result has
+    on. When nothing but a driver on a cluster is left, the worker needs no process for the task. A task's result has
     ``applications`` (their names) and ``seconds``. It may run again, as all tasks, and begins with its first
     application. So submit what may run twice.
     """
@@ -89,11 +88,12 @@ class SparkApplications(SparkJob):
             if not is_detached(each):
                 _run_here(each, application, task)
                 continue
-            leaves = task.applications.detach and each is applications[-1] and each["master"] in KINDS
-            driver = _run_on_cluster(each, application, task, leaves=leaves)
+            cluster = cluster_of(application)
+            leaves = task.applications.detach and each is applications[-1] and cluster.name != ""
+            driver = _run_on_cluster(each, application, cluster, task, leaves=leaves)
             if driver.state is DriverState.RUNS:
                 return DriverHandle(
-                    cluster=each["master"],
+                    cluster=cluster.name,
                     tag=tag_of(each, task),
                     since_ms=min(begun_ms, driver.submitted_ms),  # if it is adopted, it began before this process
                     result={"applications": names},
@@ -153,11 +153,12 @@ def _run_here(config: Mapping[str, Any], application: Application, task: TaskCon
         raise ApplicationError(config["name"], code, output.last())
 
 
-def _run_on_cluster(config: Mapping[str, Any], application: Application, task: TaskContext, *, leaves: bool) -> Driver:
+def _run_on_cluster(
+    config: Mapping[str, Any], application: Application, cluster: Cluster, task: TaskContext, *, leaves: bool
+) -> Driver:
     """:param leaves: whether to return when it runs, and not when it has succeeded
     :raises DriverError: if it fails
     """
-    cluster = cluster_of(application)
     tag = tag_of(config, task)
 
     def submit() -> int:

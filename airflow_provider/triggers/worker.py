@@ -273,6 +273,7 @@ class WorkerTrigger(BaseTrigger):
             tell_every_s=watches.progress_s,
             max_spark_deaths=watches.max_spark_deaths,
             allowed=watches.allowed,
+            masters=watches.masters,
             mask=masked,
         )
 
@@ -314,6 +315,7 @@ class WorkerTrigger(BaseTrigger):
                 await push_xcom(self.task_instance, "return_value", dict(summary))
             return TaskSuccessEvent()
         await asyncio.sleep(pause_left_s(self.deferred_at_ms))
+        masters = self.spec.watches.masters if self.spec.watches else ()
         return TriggerEvent(  # type: ignore[no-untyped-call]  # without hints
             {
                 "v": SAVED_VERSION,
@@ -321,7 +323,7 @@ class WorkerTrigger(BaseTrigger):
                 "epoch": outcome.epoch,
                 "ending": outcome.ending.value,
                 "error": storable(outcome.error),
-                "lacks": storable(what_it_lacks(status, self.spec.member.worker)),
+                "lacks": storable(await what_it_lacks(status, self.spec.member.worker, masters)),
                 "saved": None if outcome.saved is None else storable_state(outcome.saved),
                 "story": storable_state(self._story.to_json()),
                 "summary": dict(summary),

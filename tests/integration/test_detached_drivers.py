@@ -1,5 +1,5 @@
 """A driver on a cluster, from the worker's process that submits it to the triggerer that watches it. The broker is
-real; YARN and ``spark-submit`` are stand-ins.
+real; YARN, Kubernetes and ``spark-submit`` are stand-ins.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from detached_bench import over
+from fake_kubernetes import SUBMITS as SUBMITS_POD
+from fake_kubernetes import SUCCEEDED, FakeKubernetes, api_server, write_kubeconfig
 from fake_resource_manager import SUBMITS, FakeResourceManager, resource_manager
 from fake_spark_home import make_spark_home, write_application
 from fleet import Fleet, MakeFleet, cospark
@@ -57,14 +59,18 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRes
 class Life:
     """A worker, held by a process or by a trigger as the operator would have it, and its job."""
 
-    def __init__(self, group: Fleet, folder: Path, manager: FakeResourceManager) -> None:
+    def __init__(self, group: Fleet, folder: Path, cluster: FakeResourceManager | FakeKubernetes) -> None:
         self.group = group
         self._apps = folder / "apps"
+        if isinstance(cluster, FakeResourceManager):
+            self._master, submits, args = "yarn", SUBMITS, [str(cluster.folder)]
+        else:
+            self._master, submits, args = f"k8s://{cluster.address}", SUBMITS_POD, []
         self._config = {
-            "application": write_application(self._apps / "etl.py", SUBMITS),
-            "args": [str(manager.folder)],
+            "application": write_application(self._apps / "etl.py", submits),
+            "args": args,
             "spark_home": str(make_spark_home(self._apps)),
-            "master": "yarn",
+            "master": self._master,
             "deploy_mode": "cluster",
         }
         member = MemberSettings(
@@ -84,8 +90,9 @@ class Life:
             outcome, _ = await asyncio.wait_for(worker.run(saved), DEADLINE_S)
             return outcome
 
-    def trigger(self, saved: Any) -> WorkerTrigger:
+    def trigger(self, saved: Any, **watches: Any) -> WorkerTrigger:
         plan = watching(self._spec, self._equipment, self.group.topics.status).to_json()
+        plan["watches"] |= watches
         story = WorkerStory(began_ms=wall_ms()).to_json()
         return WorkerTrigger(kafka_conn_id="broker", plan=plan, saved=saved, story=story)
 
@@ -96,7 +103,7 @@ class Life:
             allowed=("airflow_provider.jobs",),
             checkpoint_root=None,
             spark_master="local[1]",
-            applications=AllowedApplications((str(self._apps), "yarn")),
+            applications=AllowedApplications((str(self._apps), self._master)),
             linger_s=2.0,
         )
 
@@ -134,6 +141,39 @@ async def test_the_triggerer_watches_it_and_has_the_result(
         await over(trigger, deferred)
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_of_kubernetes_the_triggerer_only_asks_a_master_that_its_worker_allows(
+    fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with api_server() as kubernetes:
+        monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "config", kubernetes.address)))
+        async with fleet() as group:
+            life = Life(group, tmp_path, kubernetes)
+            await life.submit()
+            outcome = await life.in_process()
+            began = await life.becomes(TaskState.RUNNING)
+            assert began.server == f"k8s://{kubernetes.address}/namespaces/default"
+            kubernetes.asked.clear()
+
+            trigger = life.trigger(outcome.saved, **({} if allowed else {"allowed_masters": []}))
+            deferred = asyncio.ensure_future(anext(trigger.run()))
+            if not allowed:
+                event = await asyncio.wait_for(deferred, DEADLINE_S)
+                await trigger.cleanup()
+                assert event.payload["ending"] == Ending.HANDED_OVER.value
+                assert "is not asked, because only a record of the group names it" in event.payload["lacks"]
+                assert kubernetes.asked == []
+                return
+            (pod,) = kubernetes.names()
+            await eventually(lambda: kubernetes.asked)
+            kubernetes.becomes(pod, SUCCEEDED)
+            done = await life.becomes(TaskState.FINISHED)
+            assert (done.result["applications"], done.attempt) == (["etl"], 1)
+            assert not deferred.done(), "no process is needed for that"
+            await over(trigger, deferred)
+
+
 async def test_the_triggerer_kills_it_when_its_job_is_stopped(
     fleet: MakeFleet, manager: FakeResourceManager, tmp_path: Path
 ) -> None:
@@ -163,9 +203,8 @@ async def test_a_triggerer_that_does_not_know_the_cluster_gives_it_back_and_noth
             await trigger.cleanup()
         assert event.payload["ending"] == Ending.HANDED_OVER.value
         assert "HADOOP_CONF_DIR: it is not set" in event.payload["lacks"]
+        manager.ends[APP] = ("FINISHED", "SUCCEEDED")  # first, as the process does not stay until it asks again
         back = asyncio.ensure_future(life.in_process(event.payload["saved"]))
-        await group.wait_for(lambda _, status: status.workers[W1].state is WorkerPhase.STABLE, "a process has it")
-        manager.ends[APP] = ("FINISHED", "SUCCEEDED")
         done = await life.becomes(TaskState.FINISHED)
         assert (done.attempt, len(manager.apps())) == (1, 1)
         await asyncio.wait_for(back, DEADLINE_S)

@@ -36,7 +36,8 @@ def add_action(actions: Any) -> None:
     what.add_argument(
         "--end",
         action="store_true",
-        help=f"have their servers end them: those servers that --server and {_ALLOW} name",
+        help=f"have their servers end them: those servers that --server and {_ALLOW} name, the YARN that is"
+        " configured here, and the masters that --allow-master names",
     )
     what.add_argument(
         "--forget",
@@ -60,6 +61,14 @@ def add_action(actions: Any) -> None:
         help="with --end: another server that may be called, with its user_id and use_ssl if it has these; may be"
         " repeated. The list of orphans has their servers",
     )
+    parser.add_argument(
+        "--allow-master",
+        action="append",
+        default=[],
+        metavar="MASTER",
+        help="with --end: a master of Kubernetes (k8s://...) that may be asked, with the credentials that are found"
+        " here; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)
 
@@ -74,8 +83,9 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
             return await _forget(args.forget, found, topics)
         if args.end:
             allowed = AllowedServers(tuple(args.allow_spark_server), f"{_ALLOW} URL")
-            servers = Servers(own=args.server, token_of=_token_for(args.server), allowed=allowed)
-            left = await ending.end_all(found, topics, servers.settings_of)
+            masters = tuple(args.allow_master)
+            servers = Servers(own=args.server, token_of=_token_for(args.server), allowed=allowed, masters=masters)
+            left = await ending.end_all(found, topics, servers.settings_of, servers.cluster_of)
         else:
             left = [(each, each.why) for each in found]
     if args.json:

@@ -36,6 +36,7 @@ class WatchSpec:
     :param progress_s: the least time between two progress reports of a task, in seconds
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param allowed: other servers that records may name
+    :param masters: masters of Kubernetes that records may name
     """
 
     server: str
@@ -43,6 +44,7 @@ class WatchSpec:
     max_spark_deaths: int
     conn_id: str | None = None
     allowed: AllowedServers = NO_OTHERS
+    masters: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +53,7 @@ class WatchSpec:
             "max_spark_deaths": self.max_spark_deaths,
             "conn_id": self.conn_id,
             **({"allowed_servers": self.allowed.urls} if self.allowed.servers else {}),
+            **({"allowed_masters": list(self.masters)} if self.masters else {}),
         }
 
     @classmethod
@@ -61,6 +64,7 @@ class WatchSpec:
             max_spark_deaths=data["max_spark_deaths"],
             conn_id=data.get("conn_id"),
             allowed=AllowedServers.of(data.get("allowed_servers", ())),
+            masters=tuple(data.get("allowed_masters", ())),
         )
 
 
@@ -79,6 +83,7 @@ def watching(spec: WorkerSpec, equipment: Equipment, status: StatusSnapshot) -> 
         max_spark_deaths=equipment.max_spark_deaths,
         conn_id=equipment.spark_conn_id,
         allowed=equipment.allowed_servers,
+        masters=equipment.applications.kubernetes_masters,
     )
     return replace(spec, watches=watches)
 

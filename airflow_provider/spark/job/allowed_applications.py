@@ -87,6 +87,10 @@ class AllowedApplications:
                     " coordinates such as 'org.apache.iceberg:*:1.10.1'"
                 )
 
+    @property
+    def kubernetes_masters(self) -> tuple[str, ...]:
+        return tuple(part for part in self.parts if part.startswith("k8s://"))
+
     def check_place(self, field: str, place: str) -> None:
         """:raises ApplicationNotAllowedError: if this file, or folder, lies in none of the folders"""
         steps = _steps(place)

@@ -42,7 +42,7 @@ from airflow_provider.spark.runner import (
 from airflow_provider.spark.runners.driver_watch import DriverEnded
 from airflow_provider.spark.runners.watches import Handle, MakeWatch, SettingsOf, Watch, Watches, handle_of
 from airflow_provider.spark.submit.clusters import ClusterHere, cluster_here
-from airflow_provider.spark.submit.detached import DriverError
+from airflow_provider.spark.submit.detached import ClusterSilentError, DriverError
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import TaskId, Tasks
@@ -77,7 +77,6 @@ class DetachedQueries:
     :param mask: removes secrets from error messages
     :param on_condition: called when :attr:`condition` has changed
     :param cluster_of: gives the clusters that this process knows
-    :ivar lacks: why this process can't watch a driver that it has; another process may. Usually empty
     """
 
     def __init__(
@@ -95,8 +94,6 @@ class DetachedQueries:
         self._own = own
         self._mask = mask
         self._on_condition = on_condition
-        self.lacks = ""
-        self._cluster_of = cluster_of
         self._watches = Watches(settings_of, make_watch, cluster_of, self._hear, self._silence_changed, mask)
         self._tasks: dict[TaskId, _Watched] = {}
         self._places: dict[object, TaskId] = {}
@@ -111,6 +108,11 @@ class DetachedQueries:
     def condition(self) -> str:
         """Why the state of some tasks is unknown; usually empty."""
         return SILENT if self._watches.silent else ""
+
+    @property
+    def lacks(self) -> str:
+        """Why this process can't watch or kill a driver that it has; another process may. Usually empty."""
+        return self._watches.lacks
 
     @property
     def running(self) -> Tasks:
@@ -195,15 +197,7 @@ class DetachedQueries:
         self._keep(watched)
         self._end_no_more(watched.handle)
         elsewhere = isinstance(watched.handle, QueryHandle) and watched.handle.server != self._own
-        self._look_for_cluster(watched.handle)
         self._step(watched, self._leave_for_good(watched) if elsewhere else self._find(watched, tell=tell))
-
-    def _look_for_cluster(self, handle: Handle) -> None:
-        if isinstance(handle, DriverHandle):
-            try:
-                self._cluster_of(handle.cluster)
-            except Exception as unknown:  # noqa: BLE001 - of whatever kind the cluster is
-                self.lacks = self._why(unknown)
 
     def _end_no_more(self, handle: Handle) -> None:
         """Stop ending the query: this worker has its task again."""
@@ -281,6 +275,8 @@ class DetachedQueries:
             try:
                 return await ask()
             except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
+                if isinstance(handle, DriverHandle) and not isinstance(failed, ClusterSilentError | DriverError):
+                    self._watches.lacks = self._why(failed)
                 refused(self._why(failed))
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)

@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from airflow_provider.spark.connect.query_watch.silence import Silence
+from airflow_provider.spark.connect.query_watch.silence import SILENT_S, Silence
 from airflow_provider.spark.connect.query_watch.watch_events import ServerBack, ServerSilent
 from airflow_provider.spark.submit.detached import (
     KILL_PAUSE_S,
     LOOK_S,
     Cluster,
+    ClusterSilentError,
     Driver,
     DriverError,
     DriverState,
@@ -61,7 +62,8 @@ class DriverWatch:
     """The drivers that one membership watches on a cluster (a :class:`~airflow_provider.spark.runners.watches.Watch`).
     Belongs to one event loop.
 
-    :param cluster: gives the cluster; called in a thread before it is asked, as its configuration may change
+    :param cluster: gives the cluster; called in a thread before it is asked, as its configuration may change, and
+        as this may take long
     :param hear: called with each event, in the event loop
     """
 
@@ -98,7 +100,7 @@ class DriverWatch:
         self.let_go(handle)
         until, told, looked = _now() + timeout_s, set[str](), False
         while True:
-            running = await _in_thread(lambda: kill_running(self._cluster(), handle.tag, told))
+            running = await in_thread(lambda: kill_running(self._cluster(), handle.tag, told))
             if looked and not running:
                 return
             if _now() > until:
@@ -121,11 +123,13 @@ class DriverWatch:
         while self._watched:
             asked_at, asked = _now(), dict(self._watched)
             try:
-                found = await _in_thread(functools.partial(self._look, asked))
+                found = await in_thread(functools.partial(self._look, asked))
             except Exception as failed:  # noqa: BLE001 - whatever a cluster raises, it is no answer
+                lacks = not isinstance(failed, ClusterSilentError)
+                asked_at -= SILENT_S * lacks  # this will not pass by itself, so others are told at once
                 if self._silence.failed(str(failed), asked_at=asked_at, now=_now()):
                     log.warning("%s; it is asked again and again, and what it runs goes on", failed)
-                    self._hear(ServerSilent(str(failed)))
+                    self._hear(ServerSilent(str(failed), lacks))
                 await asyncio.sleep(self._silence.wait_s())
                 continue
             if self._silence.answered():
@@ -150,12 +154,15 @@ class DriverWatch:
             return
         self.let_go(handle)
         if driver is None:
-            self._hear(DriverEnded(handle, f"the cluster does not know a driver with the tag {handle.tag} any more"))
+            said = watched.why and f"; what it said last: {watched.why}"
+            why = f"the cluster does not know a driver with the tag {handle.tag} any more{said}"
+            self._hear(DriverEnded(handle, why))
         else:
             self._hear(DriverEnded(handle, "" if driver.state is DriverState.SUCCEEDED else how_it_ended(driver)))
 
 
-async def _in_thread(ask: Callable[[], T]) -> T:
+async def in_thread(ask: Callable[[], T]) -> T:
+    """Ask a cluster."""
     return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), ask)
 
 

@@ -72,12 +72,13 @@ class _Open:
 
 
 class Watches:
-    """All watches of a worker, by server or kind of cluster. Belongs to one event loop.
+    """All watches of a worker, by server or cluster. Belongs to one event loop.
 
     :param cluster_of: gives the clusters that this process knows
     :param hear: called with the events of queries and drivers
     :param on_silence: called when :attr:`silent` has changed
     :param mask: removes secrets from error messages
+    :ivar lacks: why this process can't watch something; another one may. Usually empty
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Watches:
         self._hear = hear
         self._on_silence = on_silence
         self._mask = mask
+        self.lacks = ""
         self._open: dict[ConnectServer | str, _Open] = {}
         self._opening = asyncio.Lock()
         self._silent: dict[ConnectServer | str, asyncio.Task[None]] = {}
@@ -168,6 +170,8 @@ class Watches:
         elif not isinstance(event, ServerSilent):
             self._hear(event)
         elif server not in self._silent:
+            if event.lacks:
+                self.lacks = self._mask(event.why)
             self._silent[server] = asyncio.ensure_future(self._look_again_and_again(server))
             self._on_silence()
 

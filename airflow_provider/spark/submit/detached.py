@@ -61,6 +61,10 @@ class Cluster(Protocol):
     :class:`ClusterRefusesError`.
     """
 
+    @property
+    def name(self) -> str:
+        """By which other processes find it (:mod:`~airflow_provider.spark.submit.clusters`); empty: they can't."""
+
     def settings(self, tag: str) -> Mapping[str, str]:
         """The settings with which ``spark-submit`` submits a driver with this tag, and does not wait for its end."""
 

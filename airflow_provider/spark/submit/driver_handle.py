@@ -1,7 +1,7 @@
 """The handle by which a driver that goes on without the process that has submitted it is watched.
 
-It is written to the status topic. It has no address: whoever watches asks the cluster of its own configuration, so a
-record can't send anybody elsewhere. And it has no id of the cluster, but the tag that goes with each submission: a
+It is written to the status topic. Whoever watches asks a cluster of its own configuration, or a master that it allows,
+so a record can't send anybody elsewhere. And it has no id of the cluster, but the tag that goes with each submission: a
 record can't have anything killed that was not submitted by a worker.
 """
 
@@ -19,7 +19,7 @@ _TAG: Final = re.compile(r"cospark-[0-9a-z]{1,50}")
 class DriverHandle:
     """The driver of a task: a job returns this in place of its result, when nothing but the driver is left to wait for.
 
-    :param cluster: the kind of its cluster
+    :param cluster: the name of its cluster (:mod:`~airflow_provider.spark.submit.clusters`)
     :param tag: of all submissions of the same work
     :param since_ms: when the work began (wall clock, milliseconds since 1970)
     :param result: of the task if the driver succeeds, without the ``seconds`` that it took

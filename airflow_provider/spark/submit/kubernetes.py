@@ -49,16 +49,20 @@ class Kubernetes:
     :param address: of the API server
     :param configuration: a ``Configuration`` of the package ``kubernetes``: with credentials
     :param namespace: of all drivers
+    :param name: by which other processes find it; empty: they can't
     :param cut_off_s: how long a pod may lack what is made right after it
     """
 
-    def __init__(self, address: str, configuration: Any, namespace: str, cut_off_s: float = _CUT_OFF_S) -> None:
+    def __init__(
+        self, address: str, configuration: Any, namespace: str, name: str = "", cut_off_s: float = _CUT_OFF_S
+    ) -> None:
         from kubernetes.client.rest import RESTClientObject
 
         self._address = configuration.host = address  # by which it chooses a proxy
         self._configuration = configuration
         self._connections = RESTClientObject(configuration).pool_manager
         self._namespace = namespace
+        self.name = name
         self._cut_off_s = cut_off_s
         self._tries: dict[str, int] = {}
         self._incomplete: dict[str, float] = {}
@@ -123,11 +127,12 @@ class Kubernetes:
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any] | None:
         """None: there is no such thing, or it has changed since it was read.
 
-        :raises ClusterRefusesError: if it refuses the first question. Later it is asked again, as a driver may run
+        :raises ClusterRefusesError: if it refuses the first question, or its certificate is unknown here. Later it is
+            asked again, as a driver may run
         :raises ClusterSilentError: if it does not answer
         """
         from kubernetes.config import ConfigException
-        from urllib3.exceptions import HTTPError
+        from urllib3.exceptions import HTTPError, SSLError
 
         url = f"{self._address}/api/v1/namespaces/{path}"
         data = None if body is None else json.dumps(body).encode()
@@ -138,19 +143,26 @@ class Kubernetes:
             )
             read = json.loads(answer.data)
         except (ConfigException, HTTPError, OSError, ValueError) as wrong:
-            raise ClusterSilentError(f"Kubernetes does not answer: {wrong}") from None
+            untrusted = isinstance(wrong, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(wrong)
+            raise self._no_answer(untrusted, f"Kubernetes does not answer: {wrong}") from None
         if not isinstance(read, dict):
             raise ClusterSilentError("what answers is not Kubernetes: is the master's address right?")
         if answer.status >= 300 and answer.status not in _NOT_THERE:
             advice = _REFUSALS.get(answer.status, "")
-            kind = ClusterRefusesError if advice and not self._answered else ClusterSilentError
-            raise kind(f"Kubernetes answers {answer.status}: {read.get('message')}{advice}")
+            said = f"Kubernetes answers {answer.status}: {read.get('message')}{advice}"
+            raise self._no_answer(advice != "", said)
         self._answered = True
         return None if answer.status in _NOT_THERE else read
+
+    def _no_answer(self, is_refusal: bool, why: str) -> Exception:
+        return (ClusterRefusesError if is_refusal and not self._answered else ClusterSilentError)(why)
 
 
 def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> Kubernetes:
     """The Kubernetes of a master, with the credentials of this worker. None are no error, as for ``spark-submit``.
+
+    Other processes find it by its master and its namespace, but not with the credentials of a context that Spark's
+    settings name: these are this worker's own.
 
     :param settings: all settings of Spark for the application, wherever they are from
     :raises NoKubernetesError: if its client is not installed, or the credentials can't be read
@@ -163,9 +175,9 @@ def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mappi
         ) from None
     found = client.Configuration()
     files = environment.get("KUBECONFIG") or _KUBECONFIG
+    context = settings.get("spark.kubernetes.context") or None
     try:
         if any(Path(file).expanduser().is_file() for file in files.split(os.pathsep)):
-            context = settings.get("spark.kubernetes.context") or None
             config.load_kube_config(files, context, client_configuration=found, persist_config=False)
         elif "KUBERNETES_SERVICE_HOST" in environment:
             config.load_incluster_config(client_configuration=found)
@@ -173,7 +185,8 @@ def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mappi
         raise NoKubernetesError(f"this worker's credentials for Kubernetes can't be read: {wrong}") from wrong
     address = master.removeprefix(MASTER)
     address = (address if "://" in address else f"https://{address}").rstrip("/")
-    return Kubernetes(address, found, settings.get("spark.kubernetes.namespace") or "default")
+    namespace = settings.get("spark.kubernetes.namespace") or "default"
+    return Kubernetes(address, found, namespace, "" if context else f"{master}/namespaces/{namespace}")
 
 
 def _path(driver_id: str) -> str:

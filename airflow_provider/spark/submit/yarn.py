@@ -44,6 +44,8 @@ class NoYarnError(Exception):
 class Yarn:
     """:param addresses: of its resource managers: ``http://host:port``. One of them is active"""
 
+    name = "yarn"
+
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = tuple(addresses)
 

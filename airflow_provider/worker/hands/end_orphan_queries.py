@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -16,7 +16,7 @@ from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.spark.runners.driver_watch import DriverWatch
 from airflow_provider.spark.runners.watches import Handle, SettingsOf, Watch, handle_of
-from airflow_provider.spark.submit.clusters import cluster_here
+from airflow_provider.spark.submit.clusters import ClusterHere, cluster_here
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.state.records import is_driver
 from airflow_provider.state.views.orphans import Orphan
@@ -32,15 +32,19 @@ Ended = tuple[Orphan, str]
 """An orphan, and why it may still be running; empty: it has ended."""
 
 
-async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, settings_of: SettingsOf) -> list[Ended]:
+async def end_all(
+    orphans: Iterable[Orphan], topics: GroupTopics, settings_of: SettingsOf, cluster_of: ClusterHere = cluster_here
+) -> list[Ended]:
     """Tell their servers to end them, and write this to the group's topics: all servers at once, a few queries of each.
 
+    :param cluster_of: gives the clusters that may be asked; without it none of Kubernetes
     :raises TopicError: if it can't be written
     """
     of_servers: defaultdict[ConnectServer | str | None, list[Orphan]] = defaultdict(list)
     for orphan in orphans:
         of_servers[_server_of(orphan)].append(orphan)
-    ended = await asyncio.gather(*(_end_there(each, topics, settings_of) for each in of_servers.values()))
+    end = partial(_end, topics=topics, settings_of=settings_of, cluster_of=cluster_of)
+    ended = await asyncio.gather(*(_end_there(each, end) for each in of_servers.values()))
     return list(chain.from_iterable(ended))
 
 
@@ -72,12 +76,12 @@ async def forget(orphan: Orphan, topics: GroupTopics) -> None:
         await topics.forget_task(ended)
 
 
-async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, settings_of: SettingsOf) -> list[Ended]:
+async def _end_there(orphans: Sequence[Orphan], end: Callable[[Orphan], Awaitable[str]]) -> list[Ended]:
     """If a server ends none of the first few, don't try the others: each would take as long."""
     ended: list[Ended] = []
     while len(ended) < len(orphans):
         some = orphans[len(ended) : len(ended) + _AT_ONCE]
-        whys = await asyncio.gather(*(_end(orphan, topics, settings_of) for orphan in some))
+        whys = await asyncio.gather(*map(end, some))
         ended += zip(some, whys, strict=True)
         if all(whys):
             untried = f"not tried, because others on this server could not be ended: {whys[0]}"
@@ -85,13 +89,13 @@ async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, settings_of
     return ended
 
 
-async def _end(orphan: Orphan, topics: GroupTopics, settings_of: SettingsOf) -> str:
+async def _end(orphan: Orphan, topics: GroupTopics, settings_of: SettingsOf, cluster_of: ClusterHere) -> str:
     from airflow_provider.spark.connect.query_watch.watching import QueryWatch  # gRPC stands behind it
 
     try:
         handle = handle_of(orphan.status.handle)
         if isinstance(handle, DriverHandle):
-            await _stop(DriverWatch(partial(cluster_here, handle.cluster), _hear), handle)
+            await _stop(DriverWatch(partial(cluster_of, handle.cluster), _hear), handle)
         else:
             await _stop(QueryWatch(await settings_of(handle), _USER_AGENT, _hear), handle)
     except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer

@@ -219,14 +219,15 @@ def servers_of(equipment: Equipment, token_of: TokenOf = no_token) -> Servers:
 
     :param token_of: gives the tokens for other servers than its own
     """
+    masters = equipment.applications.kubernetes_masters
     if equipment.runner == "noop" or not is_connect(equipment.spark_master):
-        return Servers(own=None, token_of=token_of, allowed=equipment.allowed_servers)
+        return Servers(own=None, token_of=token_of, allowed=equipment.allowed_servers, masters=masters)
     own = ConnectServer.parse(equipment.spark_master)
 
     async def token(handle: QueryHandle) -> str:
         return equipment.spark_token if handle.server == own else await token_of(handle)
 
-    return Servers(own=own, token_of=token, allowed=equipment.allowed_servers)
+    return Servers(own=own, token_of=token, allowed=equipment.allowed_servers, masters=masters)
 
 
 def _connect_settings(equipment: Equipment) -> ConnectSettings:

@@ -13,6 +13,8 @@ from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, Con
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark.runners.detached_queries import DetachedQueries, MakeQueries
 from airflow_provider.spark.runners.watches import Watch
+from airflow_provider.spark.submit.clusters import cluster_here
+from airflow_provider.spark.submit.detached import Cluster
 
 TokenOf = Callable[[QueryHandle], Awaitable[str]]
 """The token for the server of a handle; empty: none. The message of an exception says, without secrets, why it is not
@@ -26,16 +28,18 @@ async def no_token(handle: QueryHandle) -> str:  # noqa: ARG001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """The servers that a worker can use.
+    """The servers and clusters that a worker can use.
 
     :param own: the server on which it runs its tasks; None: it has a Spark of its own, or none
     :param token_of: gives the token for any server
     :param allowed: the other servers that may be called because a handle names them
+    :param masters: the masters of Kubernetes that may be asked because a handle names them
     """
 
     own: ConnectServer | None
     token_of: TokenOf = no_token
     allowed: AllowedServers = NO_OTHERS
+    masters: tuple[str, ...] = ()
 
     async def settings_of(self, handle: QueryHandle) -> ConnectSettings:
         """How to use the server of a handle.
@@ -46,6 +50,10 @@ class Servers:
         if handle.server != self.own:
             self.allowed.check(handle.server)
         return ConnectSettings(server=handle.server, token=await self.token_of(handle))
+
+    def cluster_of(self, name: str) -> Cluster:
+        """:raises Exception: if it is not known here, or may not be asked; the message says why"""
+        return cluster_here(name, self.masters)
 
     def queries(
         self,
@@ -66,6 +74,7 @@ class Servers:
                 own=self.own,
                 settings_of=self.settings_of,
                 make_watch=make_watch,
+                cluster_of=self.cluster_of,
                 mask=mask,
                 on_condition=on_condition,
             )

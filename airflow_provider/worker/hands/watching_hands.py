@@ -4,15 +4,18 @@ of them runs, the worker goes back to a process, which may. So does one without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer
 from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
+from airflow_provider.spark.runners.driver_watch import in_thread
 from airflow_provider.spark.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.submit.clusters import cluster_here
+from airflow_provider.spark.submit.detached import ClusterSilentError, Driver
 from airflow_provider.state.records import is_driver
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -56,15 +59,24 @@ class NothingRuns:
         return NO_TASKS
 
 
-def what_it_lacks(status: StatusSnapshot, worker: WorkerId) -> str:
-    """Why this process can't watch a driver that a worker has; empty: it can."""
-    for last in status.living():
-        if last.worker == worker and is_driver(last.handle):
-            try:
-                cluster_here(str(last.handle.get("cluster")))
-            except Exception as unknown:  # noqa: BLE001 - of whatever kind the cluster is
-                return str(unknown)
+async def what_it_lacks(status: StatusSnapshot, worker: WorkerId, masters: Collection[str] = ()) -> str:
+    """Why this process can't watch a driver that a worker has; empty: it can, at least when the cluster answers.
+
+    :param masters: the masters of Kubernetes that may be asked because a handle names them
+    """
+    drivers = (last.handle for last in status.living() if last.worker == worker and is_driver(last.handle))
+    for cluster, tag in {each.get("cluster"): each["tag"] for each in drivers}.items():
+        try:
+            await in_thread(partial(_find, cluster, tag, masters))
+        except ClusterSilentError:
+            continue
+        except Exception as unknown:  # noqa: BLE001 - of whatever kind the cluster is
+            return str(unknown)
     return ""
+
+
+def _find(cluster: object, tag: str, masters: Collection[str]) -> list[Driver]:
+    return cluster_here(str(cluster), masters).find(tag)
 
 
 class WatchesInTriggerer:
@@ -74,6 +86,7 @@ class WatchesInTriggerer:
     :param server: the URL of the worker's Spark Connect server; empty: it has none
     :param token_of: gives the tokens for this server, and for allowed others on which its tasks may have run before
     :param allowed: these others
+    :param masters: the masters of Kubernetes that may be asked because a handle names them
     :param tell_every_s: report a task's progress at most this often, in seconds
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     """
@@ -89,11 +102,12 @@ class WatchesInTriggerer:
         tell_every_s: float,
         max_spark_deaths: int,
         allowed: AllowedServers = NO_OTHERS,
+        masters: tuple[str, ...] = (),
         mask: Mask = nothing_secret,
     ) -> None:
         self._pause_s = pause_s
         self._own = ConnectServer.parse(server) if server else None
-        self._servers = Servers(own=self._own, token_of=token_of, allowed=allowed)
+        self._servers = Servers(own=self._own, token_of=token_of, allowed=allowed, masters=masters)
         self._tell_every_s = tell_every_s
         self._max_spark_deaths = max_spark_deaths
         self._mask = mask

@@ -18,6 +18,7 @@ from airflow_provider.jobs.spark_applications import SparkApplications, tag_of
 from airflow_provider.spark.job import FencedError, JobContext, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications, ApplicationNotAllowedError
 from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.spark.submit.clusters import cluster_here
 from airflow_provider.spark.submit.detached import ClusterRefusesError, DriverError
 
 
@@ -38,7 +39,9 @@ class Group:
         }
         self.properties.write_text("spark.kubernetes.namespace=etl\n")
 
-    def task(self, guard: Guard | None = None, *, more_parts: bool = True, **more: Any) -> TaskContext:
+    def task(
+        self, guard: Guard | None = None, *, more_parts: bool = True, detach: bool = False, **more: Any
+    ) -> TaskContext:
         (planned,) = make_plan(
             SparkApplications(), JobContext(name="nightly", config={**self.config, **more}, max_tasks=1)
         )
@@ -52,11 +55,11 @@ class Group:
             fingerprint="1a",
             checkpoint_location="/tmp/group/nightly/0",
             guard=guard or Guard(),
-            applications=AllowedApplications(parts, detach=True),
+            applications=AllowedApplications(parts, detach=detach),
         )
 
     def run(self, guard: Guard, **changes: Any) -> dict[str, Any]:
-        """By any of the workers, which stays with it: others would not know where it runs."""
+        """By any of the workers, which stays with it."""
         result = SparkApplications().run(None, self.task(guard, **changes))
         assert isinstance(result, dict)
         return result
@@ -154,6 +157,23 @@ def test_one_that_somebody_deletes_has_failed_with_what_was_last_known(group: Gr
     guard = Guard(lambda: group.becomes(1, running), lambda: group.server.vanishes(f"{group.tag}-1"))
     with pytest.raises(DriverError, match=r"not know driver .* any more; what it said last: EvictionByEvictionAPI: "):
         group.run(guard)
+
+
+def test_when_it_is_submitted_it_is_left_to_whoever_may_ask_its_master_about_its_namespace(group: Group) -> None:
+    handle = SparkApplications().run(None, group.task(detach=True))
+    assert handle.to_json() == {
+        "cluster": f"{group.master}/namespaces/etl",
+        "tag": group.tag,
+        "since_ms": handle.since_ms,
+        "result": {"applications": ["etl"]},
+    }
+    (driver,) = cluster_here(handle.cluster, [group.master]).find(handle.tag)
+    assert driver.id == f"etl:{group.tag}-1"
+
+
+def test_others_would_not_show_the_credentials_of_a_context_so_its_worker_stays_with_it(group: Group) -> None:
+    group.properties.write_text("spark.kubernetes.namespace=etl\nspark.kubernetes.context=etl\n")
+    assert group.run(Guard(group.succeeds), detach=True)["applications"] == ["etl"]
 
 
 def test_why_it_does_not_start_is_in_the_log_once(group: Group, caplog: pytest.LogCaptureFixture) -> None:

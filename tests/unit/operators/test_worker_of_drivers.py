@@ -49,6 +49,24 @@ def test_its_trigger_watches_if_there_may_be_something_to_watch(runs: type[FakeR
     assert WorkerSpec.from_json(trigger.serialize()[1]["plan"]) == trigger.spec
 
 
+def test_its_trigger_may_ask_the_masters_that_the_worker_allows(runs: type[FakeRun]) -> None:
+    runs.status = StatusSnapshot(tasks={DRIVER.task: DRIVER})
+    runs.endings.append(outcome(Ending.HANDED_OVER, saved={"v": 1, "member": {}}))
+    allowed = ["/opt/apps", "yarn", "k8s://https://one:6443", "k8s://two"]
+    with pytest.raises(TaskDeferred) as deferred:
+        worker_operator(until="forever", allowed_applications=allowed).execute(context(dag_id="d", task_id="w"))
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, WorkerTrigger)
+    assert trigger.spec.watches is not None
+    assert trigger.spec.watches.masters == ("k8s://https://one:6443", "k8s://two")
+    stored = trigger.serialize()[1]["plan"]
+    assert WorkerSpec.from_json(stored) == trigger.spec
+    del stored["watches"]["allowed_masters"]
+    before = WorkerSpec.from_json(stored).watches
+    assert before is not None
+    assert before.masters == (), "as one of the release before, which leaves such drivers to a process"
+
+
 @pytest.mark.parametrize(
     ("said", "linger_s"), [({"lacks": "HADOOP_CONF_DIR: it is not set"}, 600.0), ({"lacks": ""}, 5.0), ({}, 5.0)]
 )

@@ -50,9 +50,13 @@ class QueryLost:
 
 @dataclass(frozen=True, slots=True)
 class ServerSilent:
-    """No call about a query was answered for a while. The queries may still be running, and stay watched."""
+    """No call about a query was answered for a while. The queries may still be running, and stay watched.
+
+    :param lacks: whether this is due to this process, which does not know the server, or which it refuses
+    """
 
     why: str
+    lacks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

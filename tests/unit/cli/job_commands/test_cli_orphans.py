@@ -6,11 +6,13 @@ import argparse
 import json
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
+from fake_kubernetes import api_server
 from group_records import record_of
 from stand_ins import MemoryTopics
 from waiting import DEADLINE_S
@@ -108,6 +110,22 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     await made.topics.submit(JOB)
     await made.topics.publish_plan(PlanRecord.of(JOB, [{}] * 200, planned_by=W1, at_ms=0))
     return made
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_driver_in_a_pod_is_killed_if_its_master_is_allowed(
+    orphans: Orphans, allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with api_server() as kubernetes:
+        master = f"k8s://{kubernetes.address}"
+        handle = {"cluster": f"{master}/namespaces/etl", "tag": "cospark-1", "since_ms": 0, "result": {}}
+        await orphans.runs(handle=handle)
+        status, out, _ = await orphans("--end", *(("--allow-master", master) if allowed else ()))
+        assert (status, bool(kubernetes.asked)) == ((0, True) if allowed else (1, False))
+        assert out.startswith(f"a:0 on {master}/namespaces/etl: ")
+        assert out.rstrip().endswith("ended" if allowed else "--allow-master of cospark jobs orphans)")
 
 
 async def test_orphans_are_listed_and_ended(orphans: Orphans) -> None:

@@ -28,7 +28,6 @@ from airflow_provider.spark.runner import (
 )
 from airflow_provider.spark.runners.detached_queries import SILENT, DetachedQueries
 from airflow_provider.spark.runners.watches import handle_of
-from airflow_provider.spark.submit.clusters import cluster_here
 from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.spark.submit.yarn import NoYarnError
@@ -119,10 +118,15 @@ async def test_its_failure_is_that_of_the_task_and_another_try_may_help(
 async def test_one_that_the_cluster_has_forgotten_has_failed() -> None:
     bench = Bench()
     await bench.watching()
+    bench.cluster.drivers["app_1"] = replace(bench.cluster.drivers["app_1"], why="its node has no room")
+    await asyncio.sleep(30)
     bench.cluster.drivers.clear()
     await eventually(lambda: bench.heard)
     assert isinstance(bench.heard[0], TaskFailed)
-    assert f"does not know a driver with the tag {TAG} any more" in bench.heard[0].error
+    assert (
+        f"does not know a driver with the tag {TAG} any more; what it said last: its node has no room"
+        in bench.heard[0].error
+    )
     await bench.queries.close()
 
 
@@ -142,7 +146,7 @@ async def test_while_the_cluster_is_silent_nothing_fails_and_the_worker_says_so(
     await bench.watching()
     bench.cluster.silent = 1_000_000
     await bench.hears(ServersSilent(silent=True, detached=True))
-    assert bench.queries.condition == SILENT
+    assert (bench.queries.condition, bench.queries.lacks) == (SILENT, "")
     bench.cluster.silent = 0
     bench.cluster.becomes("app_1", DriverState.SUCCEEDED)
     await eventually(lambda: len(bench.heard) == 3)
@@ -238,10 +242,31 @@ async def test_a_process_that_does_not_know_the_cluster_says_so_and_waits() -> N
     bench.unknown = "HADOOP_CONF_DIR: it is not set"
     assert bench.queries.lacks == ""
     bench.queries.take_over(ORDER, HANDLE)
-    assert bench.queries.lacks == "HADOOP_CONF_DIR: it is not set"
     await bench.hears(QueryAdopted(order=ORDER, handle=HANDLE), ServersSilent(silent=True, detached=True))
+    assert bench.queries.lacks == "HADOOP_CONF_DIR: it is not set"
     bench.unknown = ""
     await eventually(lambda: bench.queries.condition == "", "it is configured meanwhile")
+    await bench.queries.close()
+
+
+async def test_one_that_is_to_kill_it_at_once_says_so_too() -> None:
+    bench = Bench()
+    bench.unknown = "HADOOP_CONF_DIR: it is not set"
+    bench.queries.take_over(ORDER, HANDLE)
+    bench.queries.stop({A0}, "its job is stopped")
+    await bench.hears(QueryUnreachable(order=ORDER, why="yarn: HADOOP_CONF_DIR: it is not set"))
+    assert bench.queries.lacks == bench.unknown
+    bench.unknown = ""
+    await eventually(lambda: bench.cluster.killed, "it is configured meanwhile")
+    await bench.queries.close()
+
+
+async def test_so_does_one_that_the_cluster_refuses_to_answer() -> None:
+    bench = Bench()
+    bench.cluster.refuses = 1_000_000
+    bench.queries.take_over(ORDER, HANDLE)
+    await bench.hears(QueryAdopted(order=ORDER, handle=HANDLE), ServersSilent(silent=True, detached=True))
+    assert bench.queries.lacks == "you may not know"
     await bench.queries.close()
 
 
@@ -255,16 +280,8 @@ async def test_nobody_is_asked_about_what_a_record_can_not_have(wrong: dict[str,
     assert bench.heard == [QueryUnreachable(order=ORDER, why="not a handle of a driver")]
 
 
-def test_a_handle_has_no_address_and_reads_as_it_was_written() -> None:
+def test_a_handle_reads_as_it_was_written() -> None:
     assert {*HANDLE} == {"cluster", "tag", "since_ms", "result"}
     handle = handle_of(HANDLE)
     assert isinstance(handle, DriverHandle)
     assert handle.to_json() == HANDLE
-
-
-@pytest.mark.parametrize("kind", ["standalone", "http://elsewhere:8088", "yarn"])
-def test_a_cluster_is_that_of_the_own_configuration(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
-    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
-    with pytest.raises(Exception, match="HADOOP_CONF_DIR: it is not set" if kind == "yarn" else "is not known to this"):
-        cluster_here(kind)

@@ -17,6 +17,8 @@ class FakeCluster:
     :ivar refuses: how many it refuses to answer
     """
 
+    name = "yarn"
+
     def __init__(self, *drivers: Driver) -> None:
         self.drivers = {driver.id: driver for driver in drivers}
         self.killed: list[str] = []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import make_certificates
 from fake_kubernetes import FAILED, RUNNING, SUCCEEDED, Answer, FakeKubernetes, api_server, pod_of, write_kubeconfig
 
 from airflow_provider.spark.submit.detached import ClusterRefusesError, ClusterSilentError, DriverState
@@ -213,6 +217,20 @@ def test_if_it_refuses_later_it_is_asked_again_as_a_driver_may_run(
 def test_if_nobody_answers_it_is_silent() -> None:
     with pytest.raises(ClusterSilentError, match="Kubernetes does not answer: "):
         kubernetes_here(NOBODY, {}, {}).find(TAG)
+
+
+def test_one_whose_certificate_is_unknown_here_is_not_asked_again_and_again(tmp_path: Path) -> None:
+    """Another process may have the kubeconfig with its authority."""
+    files = make_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.broker, files.broker_key)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as https:
+        https.socket = context.wrap_socket(https.socket, server_side=True)
+        thread = threading.Thread(target=https.handle_request)
+        thread.start()
+        with pytest.raises(ClusterRefusesError, match="CERTIFICATE_VERIFY_FAILED"):
+            kubernetes_here(f"k8s://127.0.0.1:{https.server_port}", {}, {}).find(TAG)
+        thread.join()
 
 
 @pytest.mark.parametrize("answer", [(200, {}), (200, []), (404, {}), (200, {"kind": "PodList", "items": [{}]})])

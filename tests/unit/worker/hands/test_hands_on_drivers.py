@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from executor_bench import A0, ME
@@ -27,7 +28,12 @@ from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.settings import WorkerSettings
 
 APP = "application_1700000000000_0000"
-HANDLE = {"cluster": "yarn", "tag": "cospark-1", "since_ms": 0, "result": {"applications": ["etl"]}}
+HANDLE: Final[Mapping[str, Any]] = {
+    "cluster": "yarn",
+    "tag": "cospark-1",
+    "since_ms": 0,
+    "result": {"applications": ["etl"]},
+}
 
 
 @pytest.fixture
@@ -42,7 +48,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRes
         yield running
 
 
-async def submitted() -> MemoryTopics:
+async def submitted(handle: Mapping[str, Any] = HANDLE) -> MemoryTopics:
     """What is written of it."""
     topics = MemoryTopics()
     job = JobDefinition(name=A0.job, entry_point="m:f", max_tasks=1)
@@ -59,14 +65,16 @@ async def submitted() -> MemoryTopics:
             worker=ME,
             fingerprint=work.fingerprint,
             started_at_ms=1,
-            handle=HANDLE,
+            handle=dict(handle),
         )
     )
     return topics
 
 
-def hands_of_triggerer(topics: MemoryTopics) -> TaskExecutor:
-    place = WatchesInTriggerer(lambda: 0.0, server="", token_of=no_token, tell_every_s=30.0, max_spark_deaths=3)
+def hands_of_triggerer(topics: MemoryTopics, masters: tuple[str, ...] = ()) -> TaskExecutor:
+    place = WatchesInTriggerer(
+        lambda: 0.0, server="", token_of=no_token, tell_every_s=30.0, max_spark_deaths=3, masters=masters
+    )
     settings = WorkerSettings(member=MemberSettings(group_id="g", worker=ME))
     hands = place.make_hands(settings, topics)(
         lambda _tasks: None, lambda _tasks: None, lambda: None, WorkerLease(lambda: None)
@@ -113,14 +121,14 @@ async def test_a_triggerer_without_a_configuration_of_the_cluster_leaves_it_to_a
     topics = await submitted()
     hands = hands_of_triggerer(topics)
     await eventually(lambda: hands.done)
-    assert "HADOOP_CONF_DIR: it is not set" in what_it_lacks(topics.status, ME)
+    assert "HADOOP_CONF_DIR: it is not set" in await what_it_lacks(topics.status, ME)
     assert topics.status.tasks[A0].state is TaskState.RUNNING, "nothing fails"
     await hands.close()
 
 
 async def test_people_may_have_it_killed(manager: FakeResourceManager) -> None:
     topics = await submitted()
-    assert what_it_lacks(topics.status, ME) == ""
+    assert await what_it_lacks(topics.status, ME) == ""
     orphan = Orphan(status=topics.status.tasks[A0], label="a:0", why="the group has no workers")
     assert await end_all([orphan], topics, no_server) == [(orphan, "")]
     assert [app for app, _user in manager.kills] == [APP]
