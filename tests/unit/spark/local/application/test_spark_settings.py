@@ -98,7 +98,7 @@ def test_so_have_the_applications_that_its_tasks_submit(master: str) -> None:
     member, topics = SimpleNamespace(worker="w", group_id="g"), SimpleNamespace(cluster="")
     hands: Any = InThisProcess(equipment)
     runner = hands._runner(print, SimpleNamespace(member=member), topics, EndlessLease(), lambda: None)
-    assert runner._applications == AllowedApplications(("/opt/apps",), time_zone="Europe/Berlin")
+    assert runner._applications == AllowedApplications(("/opt/apps",), time_zone="Europe/Berlin", detach=True)
 
 
 def test_sessions_of_a_server_have_the_worker_s_time_zone_and_not_the_server_s() -> None:
