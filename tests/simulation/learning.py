@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from simulation.sparks import STARTS_MS
+
 from airflow_provider.group.classic.member.events import LearningProgressed
 from airflow_provider.spark import runner
 from airflow_provider.state.records import WorkerPhase
@@ -19,7 +21,7 @@ _REPORT_MS: Final = 1_000
 
 
 class WarmUps:
-    """Stands for a real worker's runner: each warm-up completes after a while, or fails.
+    """Stands for a real worker's runner: each warm-up completes after a while, or fails, or its Spark does not start.
 
     :param feed: feeds the executor's machine an event of this type with these fields
     """
@@ -38,6 +40,9 @@ class WarmUps:
         self._number += 1
         self._under_way[task] = self._number
         self._lost.discard(task)
+        if not process.tasks.spark.comes_up():
+            self._wait_in_vain(task, self._number)
+            return
         takes_ms = process.rng.randint(*world.warm_ms)
         fails = process.rng.random() < world.warm_up_fails
         self._go_on(task, self._number, part=1, part_ms=takes_ms // _PARTS, fails=fails)
@@ -116,6 +121,16 @@ class WarmUps:
                 self._go_on(task, number, part=part + 1, part_ms=part_ms, fails=fails)
 
         clock.after(part_ms, lambda: process.when_awake(so_far))
+
+    def _wait_in_vain(self, task: TaskId, number: int) -> None:
+        process = self._process
+
+        def is_not_there() -> None:
+            if self._under_way.get(task) == number:
+                del self._under_way[task]
+                self._feed(runner.NoSparkToWarmUp, task=task, error="Spark does not start")
+
+        process.world.clock.after(STARTS_MS, lambda: process.when_awake(is_not_there))
 
     def _ready(self, task: TaskId) -> None:
         del self._under_way[task]

@@ -43,13 +43,20 @@ class Spark:
 
         :return: how long it waits until Spark has started; None: Spark does not start
         """
-        self._up = self._up or self._process.world.lacking.spark_starts(self._process.worker)
-        self.absent = not self._up
+        self.absent = not self.comes_up()
         if self.absent:
             self._there_at = self._process.world.clock.now + STARTS_MS
             return None
         self._on_it.add(task)
         return max(0, self._there_at - self._process.world.clock.now)
+
+    def comes_up(self) -> bool:
+        """Start it, unless it is there.
+
+        :return: whether it is there then
+        """
+        self._up = self._up or self._process.world.lacking.spark_starts(self._process.worker)
+        return self._up
 
     @property
     def starts(self) -> bool:

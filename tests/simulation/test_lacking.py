@@ -12,7 +12,7 @@ from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
 
 MAX_DELAY_MS = 20_000
 MINUTE_MS = 60_000
-W2 = WorkerId("w2")
+W2, W3 = WorkerId("w2"), WorkerId("w3")
 TASKS = frozenset(TaskId("a", index) for index in range(9))
 MORE, MOST = (frozenset(TaskId(job, index) for index in range(3)) for job in "bc")
 WRONG = frozenset(TaskId("wrong", index) for index in range(3))
@@ -27,6 +27,11 @@ def group_of(protocol: ConnectProtocol, seed: int, *workers: str, slots: int = N
     for name in workers:
         world.start(name)
     return world
+
+
+def starts(world: World) -> dict[TaskId, int | None]:
+    """The number of the running attempt of each task."""
+    return {task: each.tasks.start_of(task) for each in world.members for task in each.running}
 
 
 def states(world: World) -> dict[TaskId, TaskState]:
@@ -84,3 +89,28 @@ def test_where_there_is_no_other_job_it_fails_soon_too(protocol: ConnectProtocol
     assert {len(times) for times in world.lacking.failures.values()} == {2}
     assert not world.lacking.stood_back
     assert len(world.coordinator.rounds) <= 12, world.story()
+
+
+@with_each_seed
+@pytest.mark.parametrize("for_ever", [False, True])
+def test_a_worker_that_learns_and_whose_spark_does_not_start_disturbs_nobody(seed: int, for_ever: bool) -> None:
+    """It stands back before any task has stopped for it. When its Spark starts, it gets its share, warm."""
+    settings = MemberSettings(group_id="g", worker=WorkerId("template"), protocol=ConnectProtocol.EXTENSIBLE)
+    world = World(seed, settings=settings, stateful=frozenset("a"))
+    for worker in ("w1", "w2"):
+        world.start(worker)
+    world.configure(TASKS)
+    world.run_until(lambda: world.settled)
+    before = starts(world)
+    world.lacking.lack_spark("w3", None if for_ever else 2 * MINUTE_MS)
+    world.start("w3")
+    world.run(MINUTE_MS)
+    assert world.lacking.stood_back == {W3: 1}, world.story()
+    assert starts(world) == before
+    world.run(5 * MINUTE_MS)
+    assert world.settled, world.story()
+    if for_ever:
+        assert starts(world) == before
+    else:
+        assert [len(world.running(worker)) for worker in ("w1", "w2", "w3")] == [3, 3, 3]
+        assert starts(world).items() - before.items() == {(task, starts(world)[task]) for task in world.running("w3")}
