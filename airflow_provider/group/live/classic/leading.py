@@ -31,6 +31,7 @@ from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.costs import costs_of
 from airflow_provider.state.views.slots.free_slots import drained, nobody_stays
+from airflow_provider.state.views.slots.learned_jobs import learned_jobs
 from airflow_provider.state.views.status_view import StatusSnapshot, can_be_counted_on
 from airflow_provider.state.views.task_progress.progress import configured, has_failed, revocation_rank, spoken_epoch
 from airflow_provider.values.in_short import in_short
@@ -82,7 +83,7 @@ def gather_call(
         absent={} if last is None else absent_since(last, command.members, status.workers),
         draining=drained(named, status.workers) | may_not_be_started(named, status.workers, wall_ms=at_ms),
         ready=said_ready(command.members, status.workers),
-        stateful=jobs.stateful,
+        stateful=learned_jobs(jobs, status),
         renewed=frozenset() if last is None else _submitted_since(last, jobs),
         costs=costs_of(jobs, status, wanted, wall_ms=at_ms, pinned=tried.pinned),
         tried=tried,

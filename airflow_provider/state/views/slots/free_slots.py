@@ -19,6 +19,7 @@ from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.costs import costs_of, slots_of
+from airflow_provider.state.views.slots.learned_jobs import learned_jobs
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import configured, revocation_rank
 from airflow_provider.state.views.task_progress.task_places import effective_status
@@ -126,7 +127,8 @@ class _Staying:
         learned = NO_TASKS.union(*record.learning.values())
         has_state = learned & unfinished
         if record.learns:
-            has_state |= {task for task in unfinished if task.job in jobs.stateful}
+            stateful_jobs = learned_jobs(jobs, status)
+            has_state |= {task for task in unfinished if task.job in stateful_jobs}
         self._by_number = bool(has_state)
         self._stateful = stateful = theirs & has_state
         costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS

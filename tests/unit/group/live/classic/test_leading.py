@@ -298,6 +298,17 @@ def test_members_of_java_connect_keep_no_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("handle", "learned"), [(None, {"a"}), ({"session_id": "s"}, set())], ids=["attached", "detached"]
+)
+def test_detached_tasks_are_not_learned(handle: dict[str, str] | None, learned: set[str]) -> None:
+    group = Group({"w1": "r r", "w2": ""}, protocol=SubProtocol.EXTENSIBLE)
+    jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
+    tasks = {**group.status.tasks, A0: replace(group.status.tasks[A0], handle=handle)}
+    call = gather_call(joined(W1), jobs, replace(group.status, tasks=tasks), policy=Deferred(), at_ms=0)
+    assert call.stateful == learned
+
+
+@pytest.mark.parametrize(
     ("member_id", "has_it", "why"),
     [
         ("w2", W2, "by that w1 has stopped it, maybe after w2 had joined"),
