@@ -37,11 +37,15 @@ async def shared_out(group: Fleet, **expected: int) -> None:
     await group.wait_for(holds, f"the streams are shared out: {expected}")
 
 
-@pytest.mark.parametrize("group_protocol", ["classic", "connect"])
-async def test_each_worker_has_its_part_of_the_streams(fleet: MakeFleet, group_protocol: str) -> None:
-    start = partial(fleet, "--runner", "noop", "--max-delay-ms", "0", "--group-protocol", group_protocol)
+@pytest.mark.parametrize(
+    "protocol",
+    [("--group-protocol", "classic"), ("--group-protocol", "connect"), ("--connect-protocol", "extensible")],
+    ids=lambda options: options[1],
+)
+async def test_each_worker_has_its_part_of_the_streams(fleet: MakeFleet, protocol: tuple[str, str]) -> None:
+    start = partial(fleet, "--runner", "noop", "--max-delay-ms", "0", *protocol)
     async with start(*SHORT_SESSION) as group:
-        await group.submit(JOB, tasks=6, kind=TaskKind.STREAMING)
+        await group.submit(JOB, tasks=6, kind=TaskKind.STREAMING, config={"warm_up_seconds": 0.1})
         group.start("w2", "--slots", "2")
         group.start("w4", "--slots", "4")
         await shared_out(group, w2=2, w4=4)

@@ -60,8 +60,6 @@ class Checks:
             by_cost = self.rounds[-1].by_cost if self.rounds else NO_TASKS
             shares = {process.name: process.tasks.held - by_cost for process in world.members}
             slots = {process.name: process.slots for process in world.members}
-            if world.jobs.newest.stateful:  # these are spread evenly, whatever the slots are
-                slots = dict.fromkeys(slots, 1)
             invariants.the_spread_is_at_most_one(shares, slots)
         learner_invariants.check_at_rest(world)
 

@@ -111,6 +111,11 @@ def one_to_three(task: TaskId) -> int:
     return random.Random(f"{task}/wants").randint(1, 3)
 
 
+def one_with_state(task: TaskId) -> int:
+    """Slots: jobs with larger tasks are not learned."""
+    return 1 if task.job in STATEFUL else one_to_three(task)
+
+
 UNEQUAL = (1, 2, 3, 8)
 BACK_WITHIN_MS = LONGEST_WAIT_MS + 60_000
 MANY = 60
@@ -135,10 +140,18 @@ PLANS = {
     "unequal": Plan(slots=UNEQUAL),
     "unequal-calm": Plan(lossy=False, troubles=False, moves=False, namesakes=False, slots=UNEQUAL),
     "unequal-eager": Plan(protocols=(ConnectProtocol.EAGER,), namesakes=False, slots=UNEQUAL),
+    "unequal-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), converges_within=MANY, slots=UNEQUAL),
     "unequal-failing": Plan(fails=True, slots=UNEQUAL),
     "large": Plan(wants=one_to_three),
     "large-skewed": Plan(weigh=heavy_tailed, wants=one_to_three),
-    "large-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), wants=one_to_three, converges_within=MANY),
+    "large-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), wants=one_with_state, converges_within=MANY),
+    "unequal-skewed-learners": Plan(
+        protocols=(ConnectProtocol.EXTENSIBLE,),
+        weigh=heavy_tailed,
+        wants=one_with_state,
+        slots=UNEQUAL,
+        converges_within=MANY,
+    ),
     "failing": Plan(lossy=False, troubles=False, moves=False, namesakes=False, fails=True),
     "failing-troubled": Plan(lossy=False, moves=False, fails=True),
     "failing-wild": Plan(fails=True),
@@ -154,6 +167,7 @@ PLANS = {
     "sparks-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), converges_within=MANY, sparks=True),
     "sparkless": Plan(lossy=False, troubles=False, moves=False, namesakes=False, sparkless=True),
     "sparkless-wild": Plan(sparkless=True),
+    "sparkless-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), converges_within=MANY, sparkless=True),
     "rolling": Plan(protocols=tuple(ConnectProtocol), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
 }
 """By the names for ``make simulate PLAN=``."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from simulation.invariants import Broken, all_of, invariant, names
 from simulation.rounds import Lessons, Round
-from simulation.shares import kept_by_draining
+from simulation.shares import by_slots, kept_by_draining
 
 from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
@@ -46,8 +46,9 @@ def check_at_rest(world: World) -> None:
     if world.coordinator.protocol is SubProtocol.EXTENSIBLE and not world.status.given_up:
         jobs = world.jobs.newest.stateful
         held = {process.name: process.tasks.held for process in world.members}
-        stateful_tasks_are_spread_evenly_too(
-            {name: sum(task.job in jobs and not task.is_planner for task in tasks) for name, tasks in held.items()}
+        stateful_tasks_are_shared_out_by_slots_too(
+            {name: sum(task.job in jobs and not task.is_planner for task in tasks) for name, tasks in held.items()},
+            {process.name: process.slots for process in world.members},
         )
 
 
@@ -189,7 +190,9 @@ def nobody_starts_over(now: Round, lessons: Lessons, longest_ms: int) -> None:
     """
     learned = frozenset(task for worker in now.staying for task in lessons.learns[worker])
     spread = now.configured - (kept_by_draining(now) - learned)
-    share = sum(map(now.has_state, spread)) // max(1, len(now.staying))
+    if not now.staying:
+        return
+    share = by_slots(now, sum(map(now.has_state, spread)))
     for worker in sorted(now.staying):
         in_vain = lessons.failed[worker] | (_overdue(worker, now, longest_ms) - lessons.ready[worker])
         ended = (lessons.learns[worker].keys() & now.configured) - in_vain
@@ -197,8 +200,9 @@ def nobody_starts_over(now: Round, lessons: Lessons, longest_ms: int) -> None:
             able = [other for other in now.staying if task not in lessons.failed[other]]
             if not now.has_state(task) or lessons.furthest(task, able) != {worker}:
                 continue
-            full = sum(map(now.has_state, now.target[worker])) + _to_come(worker, lessons) >= share
-            room = any(_keeps(owner, task, now, lessons) < share for owner in now.staying if task in now.target[owner])
+            full = sum(map(now.has_state, now.target[worker])) + _to_come(worker, lessons) >= share(worker)
+            owners = [owner for owner in now.staying if task in now.target[owner]]
+            room = any(_keeps(owner, task, now, lessons) < share(owner) for owner in owners)
             if not (full and room):
                 raise Broken(f"epoch {now.record.epoch} has {worker} learn {task} no more, though it could move there")
 
@@ -233,10 +237,11 @@ def nothing_is_learned_at_rest(shares: Mapping[str, Iterable[TaskId]]) -> None:
 
 
 @invariant
-def stateful_tasks_are_spread_evenly_too(counts: Mapping[str, int]) -> None:
-    """In a group at rest, the members' numbers of stateful tasks differ by at most one."""
-    if counts and max(counts.values()) - min(counts.values()) > 1:
-        raise Broken(f"{counts}")
+def stateful_tasks_are_shared_out_by_slots_too(counts: Mapping[str, int], slots: Mapping[str, int]) -> None:
+    """In a group at rest, each member has the whole part of its quota of the stateful tasks, or one more."""
+    total, together = sum(counts.values()), sum(slots.values())
+    if not {count - total * slots[worker] // together for worker, count in counts.items()} <= {0, 1}:
+        raise Broken(f"{counts} with {dict(slots)}")
 
 
 def _unowned(now: Round, lessons: Lessons) -> list[tuple[TaskId, list[WorkerId]]]:

@@ -105,7 +105,10 @@ LEARNER_MUTATIONS = (
         name="gives a lesson up whenever somebody joins",
         module=f"{_LEARNERS}.under_way",
         edits=(
-            ("now.get(owner, share) < share < now[worker]:", "owner in now and now[owner] <= share <= now[worker]:"),
+            (
+                "now[owner] < shares[owner] and now[worker] > shares[worker]:",
+                "now[owner] <= shares[owner] and now[worker] >= shares[worker]:",
+            ),
         ),
         plan="learners",
         broken=(_OVER,),
@@ -246,13 +249,13 @@ LEARNER_MUTATIONS = (
     Mutation(
         name="has a running task learned although one that waits could move",
         module="airflow_provider.assignment.learners.excess",
-        edits=(("(len(waiting.get(worker, NO_TASKS)) < above[worker], worker)", "worker"),),
+        edits=(("(len(waiting.get(worker, NO_TASKS)) < above[worker], rest.get(worker, 0), worker)", "worker"),),
         unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(
         name="gives a task with state back to the worker that had no slot for it",
         module="airflow_provider.assignment.learners.stateful",
-        edits=((", beside=beside\n", "\n"),),
+        edits=((", beside=beside)", ")"),),
         unit_test="tests/unit/state/views/slots/test_free_slots.py",
     ),
     Mutation(

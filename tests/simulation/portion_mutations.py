@@ -7,6 +7,8 @@ from simulation.mutation import Mutation
 _SPREAD = "the_spread_is_at_most_one"
 _SURPLUS = "only_the_surplus_moves"
 _REST = "everything_converges"
+_ASKED = "no_leader_asks_for_the_same_again_and_again"
+_WITH_STATE = "stateful_tasks_are_shared_out_by_slots_too"
 
 _STREAMS_AND_BATCH = "tests/unit/assignment/balancing/test_streams_and_batch.py"
 
@@ -44,5 +46,12 @@ PORTION_MUTATIONS = (
         module="airflow_provider.assignment.balancing.balance",
         edits=(("        if not number:\n            return loads\n", "        if True:\n            return loads\n"),),
         unit_test=f"{_STREAMS_AND_BATCH}::test_batch_tasks_leave_the_slots_to_streams_that_come_in_the_next_round",
+    ),
+    Mutation(
+        name="counts each worker the same where tasks have state",
+        module="airflow_provider.assignment.learners.stateful",
+        edits=(("portions(total, staying, round.costs.slots)", "portions(total, staying)"),),
+        plan="unequal-learners",
+        broken=(_WITH_STATE, _SPREAD, _REST, _ASKED),
     ),
 )

@@ -164,8 +164,8 @@ class Round:
 
     @property
     def by_cost(self) -> Tasks:
-        """The tasks that were shared out by cost: none, if any task has state."""
-        return NO_TASKS if any(map(self.has_state, self.configured)) else self.costed
+        """The tasks that were shared out by cost: none that have state."""
+        return frozenset(task for task in self.costed if not self.has_state(task))
 
     def has_state(self, task: TaskId) -> bool:
         return self.lessons is not None and task.job in self.stateful and not task.is_planner

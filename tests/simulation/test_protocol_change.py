@@ -92,3 +92,21 @@ def test_a_group_that_learns_goes_back_in_the_middle_of_it() -> None:
     assert not world.processes["w3"].tasks.learning
     is_at_rest(world)
     assert any(running[worker] & world.running(worker) for worker in running)
+
+
+def test_all_streams_run_on_where_workers_differ_in_slots() -> None:
+    """Each worker has as many as it has slots. A group that begins to learn them moves none."""
+    world = World(3, stateful=frozenset({"with-state"}))
+    world.configure({TaskId("with-state", index) for index in range(9)})
+    slots = {"w1": 1, "w2": 2, "w3": 6}
+    for worker, number in slots.items():
+        world.slots = (number,)
+        world.start(worker, protocol=ConnectProtocol.SESSIONED)
+        world.run_until(lambda: world.settled)
+    for worker, number in slots.items():
+        world.slots = (number,)
+        restarts_in_order(world, worker, ConnectProtocol.EXTENSIBLE)
+        world.run_until(lambda: world.settled and len(world.coordinator.members) == len(slots))
+        assert {each: len(world.running(each)) for each in slots} == slots
+    assert world.coordinator.protocol is SubProtocol.EXTENSIBLE
+    is_at_rest(world)

@@ -38,18 +38,16 @@ class Kinds:
     """A round splits what is to be placed more than once."""
 
     @classmethod
-    def of(cls, round: Round) -> Kinds:  # noqa: A002  # it is KIP-415's word
-        kinds = replace(cls.by_number(round), by_cost=round.costs.among(round.configured))
-        wide = round.costs.wide(minus(round.configured, kinds.by_cost), round.owned) if round.costs.large else {}
-        number = len(round.configured) - len(kinds.planners) - len(kinds.by_cost)
+    def of(cls, round: Round, apart: Tasks = NO_TASKS) -> Kinds:  # noqa: A002  # it is KIP-415's word
+        """:param apart: tasks that are shared out by themselves, by number"""
+        planners = frozenset([task for task in round.configured if task[1] < 0])
+        by_cost = round.costs.among(minus(round.configured, apart))
+        others = plus(by_cost, apart)
+        wide = round.costs.wide(minus(round.configured, others), round.owned) if round.costs.large else {}
+        number = len(round.configured) - len(planners) - len(by_cost)
         if wide and number == len(next(iter(wide.values()))):
-            return replace(kinds, size=max(wide))
-        return replace(kinds, wide=wide)
-
-    @classmethod
-    def by_number(cls, round: Round) -> Kinds:  # noqa: A002
-        """The kinds if costs and sizes are ignored: planners, and all others."""
-        return cls(planners=frozenset([task for task in round.configured if task[1] < 0]))
+            return cls(planners=planners, by_cost=by_cost, size=max(wide))
+        return cls(planners=planners, by_cost=by_cost, wide=wide)
 
     def split(self, tasks: Tasks) -> list[Tasks]:
         """Those of these tasks that are planners, that are shared out by number, that are of each size, and by cost."""
@@ -182,7 +180,8 @@ def pools_of(
     stay = {worker: plus(both(left[worker], stays), kinds.by_slots(places.get(worker, NO_TASKS))) for worker in kept}
     given = [pool.place(of_kind) for pool, of_kind in zip(by_slots, kinds.split(to_place)[1:], strict=False)]
     never_end = merged((stay, *kept_of[1:-1], *[pool.returned for pool in by_slots], *given))
-    costs = costs.beside(_taken(never_end, kinds, by_slots, costs, most_stops))
+    taken = _taken(never_end, kinds, by_slots, costs, most_stops)
+    costs = costs.beside({worker: number + beside.get(worker, 0) for worker, number in taken.items()})
     by_cost = CostPool(kept_of[-1], own_of[-1], to_place & kinds.by_cost, costs, calm=memory.revoked_in_previous)
     return Pools(kinds=kinds, of_each=(planners, *by_slots, by_cost))
 

@@ -4,11 +4,11 @@ Source: the proposal of learner tasks for Kafka Streams, from which came KIP-441
 (warm-up tasks). This extends KIP-415: stateless tasks move as in module ``cooperative``, and without a stateful job
 every round has the same result as there. The differences:
 
-1. **Stateful tasks are a kind of their own.** They are spread evenly over the workers that stay. The stateless ones are
-   then spread so that both kinds together are even. A task that has not started has nothing to lose, so it moves as a
-   stateless one, and rather than one that has to be learned. Which workers have one stateful task more than others does
-   not matter to their balance, so it is those with the fewest stateless ones. In a round for a free slot, such a task
-   moves if it has not started.
+1. **Stateful tasks are a kind of their own.** They are spread over the workers that stay, in proportion to slots. The
+   stateless ones are then spread so that both kinds together are, too. A task that has not started has nothing to lose,
+   so it moves as a stateless one, and rather than one that has to be learned. If slots are equal, it does not matter to
+   the balance which workers have one stateful task more than others, so it is those with the fewest stateless ones. In
+   a round for a free slot, such a task moves if it has not started.
 2. **A move begins with a lesson.** What is above a worker's share is not stopped. Its future worker learns it, while
    its owner keeps it running (module ``lessons``). Shares count each lesson as if the move was done, so one that is
    under way is no reason to begin another.
@@ -57,7 +57,7 @@ from airflow_provider.assignment.learners.model import (
 )
 from airflow_provider.assignment.learners.settled import Settled, settle
 from airflow_provider.assignment.learners.stateful import Stateful, spread
-from airflow_provider.assignment.model import GroupAssignment, Load, Move, MoveReason
+from airflow_provider.assignment.model import GroupAssignment, Move, MoveReason
 from airflow_provider.assignment.moving.moves import Shuffle, Why, explained, write_down
 from airflow_provider.assignment.moving.pace import Pace, pace
 from airflow_provider.assignment.policy import Incremental, Policy
@@ -116,7 +116,7 @@ def _balance(
     pools = pools_of(
         round,
         memory.cooperative,
-        Kinds.by_number(round) if stateful.tasks else Kinds.of(round),
+        Kinds.of(round, stateful.tasks),
         drains,
         left,
         {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()},
@@ -229,7 +229,7 @@ def _whys(round: LearnerRound, settled: Settled, stateful: Stateful, outcome: Gr
     }
     return {
         **{
-            task: Why(MoveReason.BALANCE, worker, Load(excess.loads[worker], excess.share))
+            task: Why(MoveReason.BALANCE, worker, excess.load_of(worker))
             for worker, tasks in stateful.idle.items()
             for task in tasks
         },

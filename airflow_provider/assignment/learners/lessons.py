@@ -17,7 +17,7 @@ from airflow_provider.assignment.balancing.dealing import deal
 from airflow_provider.assignment.learners.excess import Excess
 from airflow_provider.assignment.learners.model import LearnerRound, Limits
 from airflow_provider.assignment.learners.stateful import Stateful
-from airflow_provider.assignment.model import Load, Move, MoveReason
+from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.assignment.shares import Numbers, grouped
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
@@ -62,7 +62,7 @@ def begin(
             source=owner,
             target=learner,
             reason=MoveReason.LEAVING if owner in deserted else MoveReason.BALANCE,
-            load=None if owner in deserted else Load(excess.loads[owner], excess.share),
+            load=None if owner in deserted else excess.load_of(owner),
         )
         for learner, tasks in sorted(given.items())
         for owner, group in grouped((task, owners[task]) for task in tasks).items()
@@ -71,14 +71,20 @@ def begin(
 
 
 class _Places:
-    """The workers that can learn one more task: those that have the least, then learn the least, then by name."""
+    """The workers that can learn one more task: those that have the least for their shares, then learn the least, then
+    by name.
+    """
 
     def __init__(self, limits: Limits, excess: Excess, stops: Numbers, busy: Numbers) -> None:
-        self._excess = excess
         self._spare_extras = excess.spare_extras
         self._queue = [
-            (load - stops.get(worker, 0), busy.get(worker, 0), worker, limits.per_worker - busy.get(worker, 0))
-            for worker, load in excess.loads.items()
+            (
+                *excess.lead(worker, stops.get(worker, 0)),
+                busy.get(worker, 0),
+                worker,
+                limits.per_worker - busy.get(worker, 0),
+            )
+            for worker in excess.loads
             if busy.get(worker, 0) < limits.per_worker
         ]
         heapify(self._queue)
@@ -103,19 +109,19 @@ class _Places:
             number += 1
         return limited(stops, number)
 
-    def _has_a_place(self, load: int) -> bool:
-        if load < self._excess.share:
+    def _has_a_place(self, above: int) -> bool:
+        if above < 0:
             return True
-        if load > self._excess.share or not self._spare_extras:
+        if above or not self._spare_extras:
             return False
         self._spare_extras -= 1
         return True
 
     def _take(self, quotas: dict[WorkerId, int]) -> None:
-        load, busy, worker, room = heappop(self._queue)
+        above, rest, busy, worker, room = heappop(self._queue)
         quotas[worker] = quotas.get(worker, 0) + 1
         if room > 1:
-            heappush(self._queue, (load + 1, busy + 1, worker, room - 1))
+            heappush(self._queue, (above + 1, rest, busy + 1, worker, room - 1))
 
 
 def _in_order(hands: Mapping[WorkerId, Iterable[TaskId]]) -> dict[WorkerId, list[TaskId]]:

@@ -1,12 +1,13 @@
-"""The stateful tasks of a round, a kind of their own, spread evenly over the workers that stay."""
+"""The stateful tasks of a round, a kind of their own, spread in proportion to slots over the workers that stay."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from airflow_provider.assignment.balancing.balance import Pool
-from airflow_provider.assignment.balancing.portions import portions
+from airflow_provider.assignment.balancing.portions import Portions, portions
 from airflow_provider.assignment.learners.excess import Excess
 from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.learners.settled import Settled
@@ -51,17 +52,16 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     staying = round.of_staying(held)
     kept = settled.drains.kept & tasks
     counts = {worker: len(has) for worker, has in staying.items()}
-    share = len(tasks - (kept - settled.lessons.keys())) // max(1, len(staying))
-    continued = further(round, limits, settled.lessons, held, share=share, counts=counts)
+    may_have = _portions(len(tasks - (kept - settled.lessons.keys())), staying, round)
+    continued = further(round, limits, settled.lessons, held, shares=may_have.whole, counts=counts)
     learned = frozenset(continued.lessons)
-    total = len(tasks - (kept - learned))
-    share, extras = divmod(total, max(1, len(staying)))
+    may_have = _portions(len(tasks - (kept - learned)), staying, round)
     to_come = grouped((task, lesson.worker) for task, lesson in continued.lessons.items())
     shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
     beside = _without_state(settled, shares, tasks)
-    given = _given(settled, shares, tasks, total, beside) if shares and tasks else {}
+    given = _given(settled, shares, tasks, may_have, beside) if shares and tasks else {}
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
-    excess = Excess(share=share, extras=extras, loads={worker: len(has) for worker, has in shares.items()})
+    excess = Excess(may_have=may_have, loads={worker: len(has) for worker, has in shares.items()})
     waiting = {worker: settled.left[worker] & round.pending & has for worker, has in shares.items()}
     stops: Numbers = {}
     idle: Shares = {}
@@ -127,10 +127,13 @@ def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
     return plus(in_vain, frozenset(task for task in tasks if task.job in hopeless)) if hopeless else in_vain
 
 
-def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: Numbers) -> Shares:
-    pool = Pool(
-        portions(total, shares), shares, {worker: own & tasks for worker, own in settled.own.items()}, beside=beside
-    )
+def _portions(total: int, staying: Collection[WorkerId], round: LearnerRound) -> Portions:  # noqa: A002
+    return portions(total, staying, round.costs.slots) if staying else Portions({}, {}, 0)
+
+
+def _given(settled: Settled, shares: Shares, tasks: Tasks, may_have: Portions, beside: Numbers) -> Shares:
+    own = {worker: own & tasks for worker, own in settled.own.items()}
+    pool = Pool(may_have, shares, own, beside=beside)
     return merged((pool.returned, pool.place(settled.free & tasks)))
 
 

@@ -126,14 +126,14 @@ def further(
     lessons: Lessons,
     holding: Shares,
     *,
-    share: int,
+    shares: Numbers,
     counts: Numbers,
 ) -> Further:
     """Decide which lessons continue.
 
     :param lessons: without tasks that were handed over or have just started
     :param holding: what each member has, started or not
-    :param share: how many stateful tasks each worker that stays has at least when all is even
+    :param shares: how many stateful tasks each worker that stays has at least when all is even
     :param counts: how many of them it has now
     """
     tasks = frozenset(lessons)
@@ -147,7 +147,7 @@ def further(
         and task not in round.pending
     }
     rest = {task: lesson for task, lesson in lessons.items() if task not in given_up}
-    better_left = _better_left(rest, holders, share=share, counts=counts)
+    better_left = _better_left(rest, holders, shares=shares, counts=counts)
     continued = {task: lesson for task, lesson in rest.items() if task not in better_left}
     released = (
         (task, holders[task])
@@ -162,7 +162,7 @@ def further(
     )
 
 
-def _better_left(lessons: Lessons, holders: Mapping[TaskId, WorkerId], *, share: int, counts: Numbers) -> Tasks:
+def _better_left(lessons: Lessons, holders: Mapping[TaskId, WorkerId], *, shares: Numbers, counts: Numbers) -> Tasks:
     """Tasks that need not move any more, because the owner has room and the learner is above its share.
 
     The least advanced lessons end first. There is no other reason to end one: when a worker joins, every share gets
@@ -176,7 +176,9 @@ def _better_left(lessons: Lessons, holders: Mapping[TaskId, WorkerId], *, share:
             now[holders[task]] -= 1
     for task in sorted(lessons, key=lambda task: (lessons[task].progress, task)):
         owner, worker = holders.get(task), lessons[task].worker
-        if owner is not None and now.get(owner, share) < share < now[worker]:
+        if owner is None or owner not in shares:
+            continue
+        if now[owner] < shares[owner] and now[worker] > shares[worker]:
             now[owner] += 1
             now[worker] -= 1
             left.add(task)

@@ -41,7 +41,7 @@ class SlotShortage:
         tasks = counted(self.unbounded, "stream")
         if self.stuck:
             where = ", ".join(f"{number} on {worker}" for worker, number in sorted(self.stuck.items()))
-            what = f"{tasks}, {slots}, and streams with a warm-up are spread evenly, whatever slots workers have"
+            what = f"{tasks}, {slots}, but some workers have more streams than slots"
             return f"{what}: some wait for ever ({where}), unless others end; give all workers the same slots"
         if self.wanted == self.unbounded:
             waits = "1 of them waits" if self.missing == 1 else f"{self.missing} of them wait"
@@ -76,8 +76,8 @@ def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | 
 
 
 def _stuck(unbounded: list[TaskId], status: StatusSnapshot) -> Mapping[WorkerId, int]:
-    """How many streams wait on each worker and stay there, because no other worker has fewer streams to even out:
-    streams with a warm-up are spread evenly.
+    """How many streams wait on each worker and stay there, because no other worker has fewer streams to even out: a
+    leader of Java Connect knows no slots, and spreads streams evenly.
     """
     group, said = status.group, status.workers
     if group is None or group.revokes or BRIDGE in group.members:

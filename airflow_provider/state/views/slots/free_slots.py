@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from airflow_provider.assignment.balancing.pools import Kinds, Pools, pools_of
-from airflow_provider.assignment.balancing.portions import uneven
+from airflow_provider.assignment.balancing.portions import portions, uneven
 from airflow_provider.assignment.costs import NO_COSTS
 from airflow_provider.assignment.draining import Draining
 from airflow_provider.assignment.learners.excess import Excess
 from airflow_provider.assignment.model import Memory, Round
-from airflow_provider.assignment.shares import Shares, merged, minus, plus
+from airflow_provider.assignment.shares import Numbers, Shares, merged, minus, plus
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.state.records.status_topic.held_back import may_not_be_started
 from airflow_provider.state.rounds.causes import FREE_SLOT, OTHER_SLOTS, WAITS_AT_DRAINING
@@ -97,7 +97,7 @@ def other_slots(status: StatusSnapshot) -> str | None:
 
 class _Staying:
     """The workers that stay, and their tasks as the assignor shares them out: those with state, those of known cost,
-    and the others by number. Where any task has state, if only at a draining worker, none is shared out by cost.
+    and the others by number.
 
     :param left: the tasks of each worker
     :param unfinished: all tasks of the group
@@ -129,12 +129,11 @@ class _Staying:
         if record.learns:
             stateful_jobs = learned_jobs(jobs, status)
             has_state |= {task for task in unfinished if task.job in stateful_jobs}
-        self._by_number = bool(has_state)
         self._stateful = stateful = theirs & has_state
         costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
         stands_for = {BRIDGE: _slots(status.workers.get(BRIDGE))} if BRIDGE in left else {}
         self._costs = replace(costs, stands_for=stands_for)
-        self._excess = _of_stateful(record, stateful, left)
+        self._excess = _of_stateful(record, stateful, left, slots_of(status))
         idle = stateful - self._started - learned
         self._idle = {worker: tasks & idle for worker, tasks in left.items()}
 
@@ -147,8 +146,7 @@ class _Staying:
             beside = {worker: len(minus(tasks, self._stateful)) for worker, tasks in self._left.items()}
             yield self._excess.misplaced(self._idle, beside, self._free)
             idle = self._excess.idle(self._idle)
-        least = min(self._excess.loads.values())
-        gets_idle = {worker for worker, load in self._excess.loads.items() if load == least and any(idle.values())}
+        gets_idle = self._excess.takers(idle)
         _, by_number, *others = self._pools().of_each
         taken = by_number.relieve({})
         if self._free & {*by_number.place(NO_TASKS.union(*taken.values())), *gets_idle}:
@@ -168,7 +166,7 @@ class _Staying:
             return False
         if any(record.learning.values()) or any(record.given_up.values()):
             return False
-        learner = min(excess.loads, key=lambda worker: (excess.loads[worker], worker))
+        learner = excess.least
         behind = {
             worker: minus(self._left[worker], self._started)
             for worker, number in excess.stops(self._idle).items()
@@ -193,20 +191,19 @@ class _Staying:
             stays=self._started,
             costs=self._costs,
         )
-        kinds = Kinds.by_number(known) if self._by_number else Kinds.of(known)
+        kinds = Kinds.of(known, self._stateful)
         stateless = {worker: minus(tasks, self._stateful) for worker, tasks in self._left.items()}
         even = self._excess.even(self._excess.stops(self._idle))
         drains = Draining(runs={}, waits={})
         return pools_of(known, Memory(), kinds, drains, stateless, {}, NO_TASKS, beside=even)
 
 
-def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
+def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares, slots: Numbers) -> Excess:
     """The tasks with state, which are spread first, as if all learned ones had already moved."""
-    share, extras = divmod(len(stateful), len(left))
     learned = NO_TASKS.union(*record.learning.values())
     to_come = {worker: record.learning.get(worker, NO_TASKS) & stateful for worker in left}
     loads = {worker: len(tasks & stateful - learned) + len(to_come[worker]) for worker, tasks in left.items()}
-    return Excess(share=share, extras=extras, loads=loads)
+    return Excess(may_have=portions(len(stateful), left, slots), loads=loads)
 
 
 def _capacity(left: Shares, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[WorkerId, int]:

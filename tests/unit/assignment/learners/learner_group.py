@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
-from assignor_group import DEFERRED, tasks_of
+from assignor_group import DEFERRED, planners_in, tasks_in, tasks_of
 
+from airflow_provider.assignment.costs import NO_COSTS
 from airflow_provider.assignment.learners import extensible
 from airflow_provider.assignment.learners.model import (
     READY,
@@ -27,6 +29,8 @@ class LearnerGroup:
     :param stateful: the jobs that have something to warm up; all by default
     :ivar last_round: what the leader knew in the last round
     :ivar stays: what is not stopped for balance: all that has started, in a round for a free slot
+    :ivar slots: those of workers that have told them
+    :ivar costs: of tasks
     :ivar knows: what owners know that somebody is ready for, under the rule ``when-ready``
     """
 
@@ -55,6 +59,8 @@ class LearnerGroup:
         self.draining: set[WorkerId] = set()
         self.pending: Tasks = NO_TASKS
         self.stays: Tasks = NO_TASKS
+        self.slots: dict[WorkerId, int] = {}
+        self.costs = NO_COSTS
         self.knows: Tasks = NO_TASKS
         self.memory = LearnerMemory()
         self.generation = GenerationId(0)
@@ -174,6 +180,7 @@ class LearnerGroup:
             draining=frozenset(self.draining),
             revocation_rank=dict.fromkeys(frozenset(self.running) - self.pending, 1),
             stays=self.stays,
+            costs=replace(self.costs, slots=self.slots),
         )
         outcome = extensible.assign(self.last_round, self.memory, policy=self.policy, limits=self.limits)
         self.memory = outcome.memory
@@ -205,3 +212,26 @@ def started(outcome: LearnerAssignment) -> Tasks:
 
 def stopped(outcome: LearnerAssignment) -> Tasks:
     return NO_TASKS.union(*outcome.revoked.values())
+
+
+def assert_shared_out(group: LearnerGroup) -> None:
+    """Each task runs once. Each worker has the whole part of its quota, or one more, of the planners, of the tasks with
+    state, and of all tasks. The quotas of tasks are in proportion to slots.
+    """
+    assert sorted(group.running) == sorted(group.configured)
+    stays = {worker: tasks for worker, tasks in group.owned.items() if worker not in group.leaving}
+    stateful = group.jobs if group.stateful is None else group.stateful
+    _assert_in_proportion({worker: planners_in(tasks) for worker, tasks in stays.items()}, {})
+    _assert_in_proportion({worker: tasks_in(tasks) for worker, tasks in stays.items()}, group.slots)
+    _assert_in_proportion(
+        {worker: {task for task in tasks_in(tasks) if task.job in stateful} for worker, tasks in stays.items()},
+        group.slots,
+    )
+
+
+def _assert_in_proportion(shares: Mapping[WorkerId, Collection[TaskId]], slots: Mapping[WorkerId, int]) -> None:
+    """:param slots: of all workers, or of none"""
+    weights = {worker: slots.get(worker, 1) for worker in shares}
+    number = sum(map(len, shares.values()))
+    above = {worker: len(tasks) - number * weights[worker] // sum(weights.values()) for worker, tasks in shares.items()}
+    assert set(above.values()) <= {0, 1}, (shares, slots)

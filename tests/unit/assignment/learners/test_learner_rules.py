@@ -6,6 +6,7 @@ import pytest
 from assignor_group import MAX_DELAY_MS
 from learner_group import LearnerGroup, changed, started, stopped
 
+from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, READY, LearnedRule, Limits
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -275,6 +276,86 @@ def test_of_two_that_learn_a_task_the_one_that_is_further_counts() -> None:
     outcome = group.rebalance()
     assert outcome.learning[S4] == tasks(0)
     assert outcome.learning[S3] == tasks(1)
+
+
+SLOTS = {S2: 2, S3: 4, S4: 8, S9: 16}
+
+
+def group_with_slots(number: int) -> LearnerGroup:
+    """Its workers differ in slots, and nothing has state yet."""
+    group = LearnerGroup({"T": number}, stateful=())
+    group.planners = False
+    group.slots = dict(SLOTS)
+    group.join(*SLOTS)
+    group.settle()
+    return group
+
+
+def counts(group: LearnerGroup) -> list[int]:
+    return [len(group.owned[worker]) for worker in SLOTS if worker in group.owned]
+
+
+@pytest.mark.parametrize(("number", "expected"), [(24, [2, 3, 6, 13]), (30, [2, 4, 8, 16]), (40, [3, 5, 11, 21])])
+def test_tasks_with_state_are_shared_out_in_proportion_to_slots(number: int, expected: list[int]) -> None:
+    group = LearnerGroup({"T": number})
+    group.planners = False
+    group.slots = dict(SLOTS)
+    group.join(*SLOTS)
+    group.settle()
+    assert counts(group) == expected
+
+
+def test_a_group_that_begins_to_learn_has_nothing_to_move() -> None:
+    for number in range(60):
+        group = group_with_slots(number)
+        before = dict(group.owned)
+        group.stateful = None
+        assert not changed(group.rebalance())
+        assert not group.lessons
+        assert group.owned == before
+
+
+def test_a_worker_that_joins_learns_in_proportion_to_its_slots_and_others_are_given_nothing() -> None:
+    group = group_with_slots(30)
+    group.stateful = None
+    group.slots[WorkerId("S5")] = 30
+    before = dict(group.owned)
+    group.join("S5")
+    group.settle()
+    assert [*counts(group), len(group.owned[WorkerId("S5")])] == [1, 2, 4, 8, 15]
+    assert all(group.owned[worker] < before[worker] for worker in SLOTS)
+    group.asks_to_leave("S5")
+    group.settle()
+    assert counts(group) == [2, 4, 8, 16]
+
+
+def test_tasks_of_known_cost_get_the_slots_that_those_with_state_leave() -> None:
+    group = LearnerGroup({"T": 2}, stateful={"T"})
+    group.planners = False
+    group.slots = {S2: 2, S3: 2}
+    group.join(*group.slots)
+    group.settle()
+    batch = [TaskId("batch", index) for index in range(4)]
+    group.jobs["batch"] = len(batch)
+    group.costs = Costs(of=dict(zip(batch, (6.0, 2.0, 2.0, 2.0), strict=True)))
+    group.settle()
+    (with_longest,) = [tasks for tasks in group.owned.values() if batch[0] in tasks]
+    assert len(with_longest) == 2, "a stream and the longest"
+    group.asks_to_leave("S3")
+    group.rebalance()
+    assert group.learning[S2], "the stream of the other one"
+
+
+def test_tasks_of_several_slots_get_the_slots_that_those_with_state_leave() -> None:
+    group = LearnerGroup({"T": 2, "large": 1, "small": 3}, stateful={"T"})
+    group.planners = False
+    group.slots = {S2: 4, S3: 4}
+    large = TaskId("large", 0)
+    group.costs = Costs(large={3: frozenset({large})})
+    group.join(*group.slots)
+    group.settle()
+    (with_large,) = [tasks for tasks in group.owned.values() if large in tasks]
+    assert [task.job for task in with_large - {large}] == ["T"]
 
 
 @pytest.mark.slow

@@ -150,8 +150,8 @@ def test_streams_wait_where_slots_are_fewer_than_the_even_share() -> None:
     assert found is not None
     assert found.missing == 1
     assert found.in_words() == (
-        "8 streams, 23 slots, and streams with a warm-up are spread evenly, whatever slots workers have: some wait for"
-        " ever (1 on w2), unless others end; give all workers the same slots"
+        "8 streams, 23 slots, but some workers have more streams than slots: some wait for ever (1 on w2), unless"
+        " others end; give all workers the same slots"
     )
 
 

@@ -200,6 +200,30 @@ def test_a_free_slot_gets_a_task_with_state_that_waits_although_another_worker_h
     assert spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)
 
 
+@pytest.mark.parametrize(
+    ("workers", "slots", "helped", "why"),
+    [
+        ({"w1": "r r p", "w2": "r r"}, (2, 4), True, "of five, w1 is to have one or two"),
+        ({"w1": "r r p", "w2": "r r r r"}, (2, 4), False, "all slots are taken"),
+        ({"w1": "r r r r p", "w2": "r"}, (4, 2), True, "of six, w2 is to have two"),
+        ({"w1": "r r r p p", "w2": "r"}, (3, 2), True, "of six, w1 is to have three or four"),
+        ({"w1": "r r r p", "w2": "r"}, (3, 2), True, "of five, w1 is to have three"),
+        ({"w1": "r r r r p", "w2": "r", "w3": ""}, (4, 1, 1), True, "of six, each is to have its slots"),
+        ({"w1": "r r r r", "w2": "r"}, (4, 2), False, "nothing waits"),
+    ],
+)
+def test_a_free_slot_gets_a_task_with_state_in_proportion_to_slots(
+    workers: dict[str, str], slots: tuple[int, ...], helped: bool, why: str
+) -> None:
+    group = Group(workers, protocol=SubProtocol.EXTENSIBLE)
+    jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
+    said = {
+        name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=number)
+        for name, number in zip((W1, W2, W3), slots, strict=False)
+    }
+    assert bool(spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
+
+
 @pytest.mark.parametrize(("tasks", "helped"), [("r . p", False), ("r p p", True)], ids=["may start", "waits"])
 def test_a_task_that_is_about_to_start_is_not_taken_because_a_learned_one_waits(tasks: str, helped: bool) -> None:
     """Of w1, the second task would move to w3; the third one goes to w2, which learns it."""
@@ -280,8 +304,8 @@ def with_state_but(
 
 
 @pytest.mark.parametrize("state", [False, True])
-def test_a_task_with_state_of_a_draining_worker_counts_when_the_assignor_is_asked(state: bool) -> None:
-    """The tasks of the others are then shared out by number, not by size: w1 has one more, and keeps what waits."""
+def test_others_are_shared_out_by_their_size_whether_or_not_a_task_has_state(state: bool) -> None:
+    """What waits at w1 has a slot at w2."""
     group = Group({"w1": "s4 p", "w2": "s"}, protocol=SubProtocol.EXTENSIBLE)
     job = replace(group.job, name="b")
     plan = replace(PlanRecord.of(job, [{}], planned_by=W1, at_ms=0), stateful=state)
@@ -301,7 +325,7 @@ def test_a_task_with_state_of_a_draining_worker_counts_when_the_assignor_is_aske
         workers=workers,
     )
     jobs = replace(group.jobs, jobs={**group.jobs.jobs, "b": job}, plans={**group.jobs.plans, "b": plan})
-    assert bool(spare_capacity(jobs, status, wall_ms=0)) is not state
+    assert spare_capacity(jobs, status, wall_ms=0)
 
 
 def test_a_free_slot_gets_a_task_with_state_that_waits_although_those_with_state_are_even() -> None:
