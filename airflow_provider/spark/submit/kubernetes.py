@@ -36,6 +36,8 @@ _REFUSALS: Final[Mapping[int, str]] = {
 _NOT_THERE: Final = (404, 409)
 """Or it has changed since it was read."""
 _KUBECONFIG: Final = "~/.kube/config"
+_SENDABLE: Final = re.compile(r"[\x20-\x7e]*")
+"""What a header may have."""
 _JSON: Final[Mapping[str, str]] = {"Accept": "application/json", "Content-Type": "application/json"}
 
 
@@ -137,9 +139,8 @@ class Kubernetes:
         url = f"{self._address}/api/v1/namespaces/{path}"
         data = None if body is None else json.dumps(body).encode()
         try:
-            shown = {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
             answer = self._connections.request(
-                method, url, body=data, headers={**_JSON, **shown}, timeout=_ANSWER_S, retries=False
+                method, url, body=data, headers={**_JSON, **self._credentials()}, timeout=_ANSWER_S, retries=False
             )
             read = json.loads(answer.data)
         except (ConfigException, HTTPError, OSError, ValueError) as wrong:
@@ -156,6 +157,18 @@ class Kubernetes:
 
     def _no_answer(self, is_refusal: bool, why: str) -> Exception:
         return (ClusterRefusesError if is_refusal and not self._answered else ClusterSilentError)(why)
+
+    def _credentials(self) -> dict[str, str]:
+        """Without the end of the line of a file with a token. The error for other text that no header may have would
+        contain it.
+
+        :raises ConfigException, OSError, ValueError: if they can't be read, or sent
+        """
+        auth = self._configuration.auth_settings().values()
+        shown = {each["key"]: (each["value"] or "").strip() for each in auth}
+        if not all(_SENDABLE.fullmatch(value) for value in shown.values()):
+            raise ValueError("this worker's credentials have characters that can't be sent")
+        return shown
 
 
 def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> Kubernetes:

@@ -277,6 +277,22 @@ def test_a_worker_in_a_pod_has_its_service_account(
         reached(server, KUBECONFIG=str(tmp_path / "none"), **inside)
 
 
+def test_a_token_from_a_file_is_sent_without_the_end_of_its_line(server: FakeKubernetes, tmp_path: Path) -> None:
+    file = write_kubeconfig(tmp_path / "config", server=server.address, token="token-of-ann\n")
+    reached(server, KUBECONFIG=str(file)).find(TAG)
+    assert shown(server) == {"Bearer token-of-ann"}
+
+
+@pytest.mark.parametrize("token", ["s3cr3t\nmore", "s3cr3t\x00", "s3cr3t…"])
+def test_a_token_that_no_request_can_carry_is_not_in_the_error(
+    server: FakeKubernetes, tmp_path: Path, token: str
+) -> None:
+    kubernetes = reached(server, KUBECONFIG=str(write_kubeconfig(tmp_path / "config", server.address, token)))
+    with pytest.raises(ClusterSilentError, match="credentials have characters that can't be sent") as silent:
+        kubernetes.find(TAG)
+    assert "s3cr3t" not in str(silent.value)
+
+
 def test_an_address_without_a_scheme_has_tls_as_for_spark() -> None:
     with pytest.raises(ClusterSilentError) as silent:
         kubernetes_here("k8s://127.0.0.1:1", {}, {}).find(TAG)
