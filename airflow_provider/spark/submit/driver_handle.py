@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+_LATEST_MS: Final = 2**53
+"""A duration reckoned from a larger number need not fit into a float."""
 _TAG: Final = re.compile(r"cospark-[0-9a-z]{1,50}")
 
 
@@ -57,6 +59,6 @@ class DriverHandle:
         """
         match data:
             case {"cluster": str(cluster), "tag": str(tag), "since_ms": int(since_ms), "result": Mapping() as result}:
-                if _TAG.fullmatch(tag):
+                if _TAG.fullmatch(tag) and 0 <= since_ms <= _LATEST_MS:
                     return cls(cluster=cluster, tag=tag, since_ms=since_ms, result=result)
         raise ValueError("not a handle of a driver")

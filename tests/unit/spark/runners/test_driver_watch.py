@@ -272,12 +272,20 @@ async def test_so_does_one_that_the_cluster_refuses_to_answer() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"tag": "somebody-elses"}, {"tag": 7}, {"since_ms": None}, {"result": []}, {"cluster": None}],
+    [{"tag": "somebody-elses"}, {"tag": 7}, {"result": []}, {"cluster": None}],
 )
 async def test_nobody_is_asked_about_what_a_record_can_not_have(wrong: dict[str, Any]) -> None:
     bench = Bench()
     bench.queries.take_over(ORDER, {**HANDLE, **wrong})
     assert bench.heard == [QueryUnreachable(order=ORDER, why="not a handle of a driver")]
+
+
+@pytest.mark.parametrize("since_ms", [None, -1, pytest.param(10**400, id="400 digits")])
+async def test_a_record_with_an_impossible_time_does_not_end_the_watch_of_others(since_ms: Any) -> None:
+    bench = Bench()
+    bench.queries.take_over(ORDER, {**HANDLE, "since_ms": since_ms})
+    assert bench.heard == [QueryUnreachable(order=ORDER, why="not a handle of a driver")]
+    await bench.queries.close()
 
 
 def test_a_handle_reads_as_it_was_written() -> None:
