@@ -7,7 +7,6 @@ killed. In cluster mode, it goes on without the worker, and the next one that ha
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -29,6 +28,7 @@ from airflow_provider.jobs.application_config import (
 from airflow_provider.jobs.order import tasks_in_order
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications, ApplicationNotAllowedError
+from airflow_provider.spark.submit import driver_handle
 from airflow_provider.spark.submit.application import Application, run_application, settings_known
 from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState, Watch
 from airflow_provider.spark.submit.driver_handle import DriverHandle
@@ -125,12 +125,12 @@ def _check_there(config: Mapping[str, Any]) -> None:
 
 
 def tag_of(config: Mapping[str, Any], task: TaskContext) -> str:
-    """The same for the same application of the same run, whoever has the task. YARN has tags of lower-case letters, and
-    Kubernetes labels of 63 letters.
+    """The same for the same application of the same run, whoever has the task. Whoever watches it knows it by the
+    folder of the task's checkpoints.
     """
-    of_task = task.checkpoint_location.split("/")[-3:]  # group, job and task: the root may differ among workers
-    text = json.dumps([of_task, task.job, task.index, task.run_key, task.fingerprint, config], sort_keys=True)
-    return f"cospark-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
+    group, job, folder = task.checkpoint_location.split("/")[-3:]  # the root may differ among workers
+    work = json.dumps([folder, task.run_key, task.fingerprint, config], sort_keys=True)
+    return driver_handle.tag_of(f"/{group}/{job}/{task.index}", work)
 
 
 def _application(config: Mapping[str, Any], time_zone: str) -> Application:

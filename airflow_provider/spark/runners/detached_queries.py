@@ -40,7 +40,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark.runners.driver_watch import DriverEnded
-from airflow_provider.spark.runners.watches import Handle, MakeWatch, SettingsOf, Watch, Watches, handle_of
+from airflow_provider.spark.runners.watches import Handle, MakeWatch, SettingsOf, Watch, Watches, handle_for
 from airflow_provider.spark.submit.clusters import ClusterHere, cluster_here
 from airflow_provider.spark.submit.detached import ClusterSilentError, DriverError
 from airflow_provider.spark.submit.driver_handle import DriverHandle
@@ -72,6 +72,7 @@ class DetachedQueries:
     ended when its cluster says so; in all else it is treated as a query.
 
     :param on_event: called with the events of the tasks: exactly one last event for each, unless it is let go of
+    :param group_id: of the worker; empty: unknown, and it has no drivers
     :param own: this worker's own server, on which it adopts queries; None: it has none
     :param settings_of: how to use the server of a handle
     :param mask: removes secrets from error messages
@@ -83,6 +84,7 @@ class DetachedQueries:
         self,
         on_event: OnEvent,
         *,
+        group_id: str = "",
         own: ConnectServer | None,
         settings_of: SettingsOf,
         make_watch: MakeWatch,
@@ -91,6 +93,7 @@ class DetachedQueries:
         on_condition: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_event = on_event
+        self._group_id = group_id
         self._own = own
         self._mask = mask
         self._on_condition = on_condition
@@ -147,13 +150,13 @@ class DetachedQueries:
             self._stops_until_closed(self._steps[task])
         return tasks - here
 
-    def end(self, handle: Any, then: Callable[[], None], *, still: Callable[[], bool]) -> None:
-        """End a query that nobody is to run; ``then`` is called when it has certainly ended.
+    def end(self, task: TaskId, handle: Any, then: Callable[[], None], *, still: Callable[[], bool]) -> None:
+        """End a query of this task that nobody is to run; ``then`` is called when it has certainly ended.
 
         :param still: whether this is still so; called before each call to the server
         """
         try:
-            found = handle_of(handle)
+            found = handle_for(task, self._group_id, handle)
         except ValueError as wrong:
             log.warning("Can't end a query that has no owner: %s", self._why(wrong))
             return
@@ -190,7 +193,7 @@ class DetachedQueries:
     def _follow(self, order: TaskOrder, handle: Any, *, tell: bool) -> None:
         self._forget(order.task)
         try:
-            watched = _Watched(order, handle_of(handle), self._losses)
+            watched = _Watched(order, handle_for(order.task, self._group_id, handle), self._losses)
         except ValueError as wrong:
             self._on_event(QueryUnreachable(order=order, why=self._why(wrong)))
             return

@@ -13,10 +13,12 @@ from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.query_watch.watch_events import QueryEvent, ServerBack, ServerSilent, WatchEvent
 from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark.job.checkpoint_folder import checkpoint_location
 from airflow_provider.spark.runners.driver_watch import DriverEnded, DriverWatch
 from airflow_provider.spark.submit.clusters import ClusterHere
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.state.records import is_driver
+from airflow_provider.values.model import TaskId
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,17 @@ def handle_of(data: Any) -> Handle:
     :raises ValueError: if it has none
     """
     return DriverHandle.from_json(data) if is_driver(data) else QueryHandle.from_json(data)
+
+
+def handle_for(task: TaskId, group_id: str, data: Any) -> Handle:
+    """The handle that the record of this task has.
+
+    :raises ValueError: if it has none, or that of a driver that was submitted for another task or group
+    """
+    handle = handle_of(data)
+    if isinstance(handle, DriverHandle):
+        handle.check_owner(checkpoint_location("", group_id, task, {}))
+    return handle
 
 
 class Watch(Protocol):

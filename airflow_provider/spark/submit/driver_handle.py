@@ -1,20 +1,33 @@
 """The handle by which a driver that goes on without the process that has submitted it is watched.
 
 It is written to the status topic. Whoever watches asks a cluster of its own configuration, or a master that it allows,
-so a record can't send anybody elsewhere. And it has no id of the cluster, but the tag that goes with each submission: a
-record can't have anything killed that was not submitted by a worker.
+so a record can't send anybody elsewhere. And it has no id of the cluster, but the tag that goes with each submission,
+which begins with a digest of whose work it is: a record can't have anything killed but what was submitted for its own
+task.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+_PREFIX: Final = "cospark-"
 _LATEST_MS: Final = 2**53
 """A duration reckoned from a larger number need not fit into a float."""
-_TAG: Final = re.compile(r"cospark-[0-9a-z]{1,50}")
+_TAG: Final = re.compile(rf"{_PREFIX}[0-9a-f]{{40}}")
+
+
+def tag_of(owner: str, work: str) -> str:
+    """The same for the same work, whoever submits it. YARN has tags of lower-case letters, and Kubernetes labels of 63
+    letters.
+
+    :param owner: whose work it is
+    :param work: all that tells it from other work of the same owner
+    """
+    return f"{_PREFIX}{_digest(owner)}{_digest(work)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,11 @@ class DriverHandle:
         """The result of the task whose driver has succeeded by now (wall clock, milliseconds since 1970)."""
         return {**self.result, "seconds": round(max(0, now_ms - self.since_ms) / 1000, 3)}
 
+    def check_owner(self, owner: str) -> None:
+        """:raises ValueError: if the driver was submitted for somebody else"""
+        if not self.tag.startswith(f"{_PREFIX}{_digest(owner)}"):
+            raise ValueError("not a handle of this task's driver: its tag is that of other work")
+
     def to_json(self) -> dict[str, Any]:
         return {"cluster": self.cluster, "tag": self.tag, "since_ms": self.since_ms, "result": dict(self.result)}
 
@@ -62,3 +80,7 @@ class DriverHandle:
                 if _TAG.fullmatch(tag) and 0 <= since_ms <= _LATEST_MS:
                     return cls(cluster=cluster, tag=tag, since_ms=since_ms, result=result)
         raise ValueError("not a handle of a driver")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -15,7 +15,7 @@ from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.spark.runners.driver_watch import DriverWatch
-from airflow_provider.spark.runners.watches import Handle, SettingsOf, Watch, handle_of
+from airflow_provider.spark.runners.watches import Handle, SettingsOf, Watch, handle_for, handle_of
 from airflow_provider.spark.submit.clusters import ClusterHere, cluster_here
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.state.records import is_driver
@@ -93,7 +93,7 @@ async def _end(orphan: Orphan, topics: GroupTopics, settings_of: SettingsOf, clu
     from airflow_provider.spark.connect.query_watch.watching import QueryWatch  # gRPC stands behind it
 
     try:
-        handle = handle_of(orphan.status.handle)
+        handle = handle_for(orphan.status.task, topics.group, orphan.status.handle)
         if isinstance(handle, DriverHandle):
             await _stop(DriverWatch(partial(cluster_of, handle.cluster), _hear), handle)
         else:

@@ -352,7 +352,7 @@ class TaskExecutor:
             """Its job may have been resumed or submitted again since."""
             return self._for_good or self._topics.jobs.work_of(status.task) is None
 
-        self._queries.end(status.handle, tell, still=still)
+        self._queries.end(status.task, status.handle, tell, still=still)
 
     def _release_soon(self, ended: Tasks) -> None:
         """Release all tasks that end in this turn of the loop together: each release is an event of the membership."""

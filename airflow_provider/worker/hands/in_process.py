@@ -92,7 +92,11 @@ class InThisProcess:
                 time_zone=_time_zone(equipment),
                 python_time_zone="" if equipment.runner == "noop" else time_zone_of_python(),
                 make_queries=servers.queries(
-                    member.worker, tell_every_s=equipment.progress_s, mask=self._mask, on_condition=changed
+                    member.worker,
+                    group_id=member.group_id,
+                    tell_every_s=equipment.progress_s,
+                    mask=self._mask,
+                    on_condition=changed,
                 ),
             )
 

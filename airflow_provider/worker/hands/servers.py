@@ -59,10 +59,13 @@ class Servers:
         self,
         worker: str,
         *,
+        group_id: str = "",
         tell_every_s: float,
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
     ) -> MakeQueries:
+        """:param group_id: empty: unknown, and it has no drivers"""
+
         def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> Watch:
             from airflow_provider.spark.connect.query_watch.watching import QueryWatch  # gRPC stands behind it
 
@@ -71,6 +74,7 @@ class Servers:
         def make(on_event: OnEvent) -> DetachedQueries:
             return DetachedQueries(
                 on_event,
+                group_id=group_id,
                 own=self.own,
                 settings_of=self.settings_of,
                 make_watch=make_watch,

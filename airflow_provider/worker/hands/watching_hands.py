@@ -140,7 +140,11 @@ class WatchesInTriggerer:
                 finished=finished,
                 changed=changed,
                 make_queries=self._servers.queries(
-                    member.worker, tell_every_s=self._tell_every_s, mask=self._mask, on_condition=changed
+                    member.worker,
+                    group_id=member.group_id,
+                    tell_every_s=self._tell_every_s,
+                    mask=self._mask,
+                    on_condition=changed,
                 ),
                 time_zone="" if last is None else last.time_zone,
                 python_time_zone="" if last is None else last.python_time_zone,

@@ -167,7 +167,7 @@ class Life:
                     self._attempts[task].stopping = True
             case commands.EndOrphan(status=status):
                 ended = replace(status, state=TaskState.STOPPED)
-                self.queries.end(status.handle, lambda: self._say(ended), still=lambda: True)
+                self.queries.end(status.task, status.handle, lambda: self._say(ended), still=lambda: True)
             case commands.WriteStart(status=status, number=number):
                 self._say(status, events.StartWritten, number)
             case commands.WriteEnd(status=status, number=number):

@@ -17,8 +17,10 @@ from airflow_provider.jobs.spark_applications import SparkApplications, tag_of
 from airflow_provider.spark.job import FencedError, JobContext, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications
 from airflow_provider.spark.job.planning import PlanError, make_plan
+from airflow_provider.spark.runners.watches import handle_for
 from airflow_provider.spark.submit.detached import Driver, DriverError, Watch
 from airflow_provider.spark.submit.driver_handle import DriverHandle
+from airflow_provider.values.model import TaskId
 
 APP = "application_1700000000000_0000"
 
@@ -147,6 +149,9 @@ def test_when_it_is_submitted_its_handle_is_all_that_is_needed(group: Group) -> 
     (app,) = group.manager.apps()
     assert (handle.cluster, handle.tag) == ("yarn", app["applicationTags"])
     assert handle.result == {"applications": ["etl"]}
+    assert handle_for(TaskId("nightly", 0), "group", handle.to_json()) == handle
+    with pytest.raises(ValueError, match="its tag is that of other work"):
+        handle_for(TaskId("nightly", 1), "group", handle.to_json())
     assert DriverHandle.from_json(handle.to_json()).to_json() == handle.to_json()
 
 

@@ -24,6 +24,7 @@ from airflow_provider.integration.memberships import deserted
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.spark.connect import ending as session_ending
 from airflow_provider.spark.connect.server import TOKEN_ENV
+from airflow_provider.spark.submit.driver_handle import tag_of
 from airflow_provider.state.records import (
     JobDefinition,
     PlanRecord,
@@ -120,7 +121,8 @@ async def test_a_driver_in_a_pod_is_killed_if_its_master_is_allowed(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with api_server() as kubernetes:
         master = f"k8s://{kubernetes.address}"
-        handle = {"cluster": f"{master}/namespaces/etl", "tag": "cospark-1", "since_ms": 0, "result": {}}
+        tag = tag_of("/g/a/0", "etl")
+        handle = {"cluster": f"{master}/namespaces/etl", "tag": tag, "since_ms": 0, "result": {}}
         await orphans.runs(handle=handle)
         status, out, _ = await orphans("--end", *(("--allow-master", master) if allowed else ()))
         assert (status, bool(kubernetes.asked)) == ((0, True) if allowed else (1, False))

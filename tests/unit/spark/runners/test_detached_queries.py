@@ -260,6 +260,6 @@ async def test_close_waits_for_queries_that_were_told_to_stop() -> None:
 async def test_close_waits_for_orphans_that_are_being_ended() -> None:
     bench = Bench()
     told: list[Any] = []
-    bench.queries.end(STARTED.to_json(), lambda: told.append("ended"), still=lambda: True)
+    bench.queries.end(A0, STARTED.to_json(), lambda: told.append("ended"), still=lambda: True)
     await bench.queries.close()
     assert (told, bench.mine.stopped, bench.mine.closed) == (["ended"], [STARTED], True)

@@ -21,7 +21,7 @@ from airflow_provider.values.model import TaskId
 async def test_an_orphan_that_is_taken_over_before_it_has_ended_keeps_running() -> None:
     bench = Bench()
     bench.away = True
-    bench.queries.end(STARTED.to_json(), lambda: pytest.fail("it has not ended"), still=lambda: True)
+    bench.queries.end(A0, STARTED.to_json(), lambda: pytest.fail("it has not ended"), still=lambda: True)
     await asyncio.sleep(60)
     bench.queries.take_over(ORDER, STARTED.to_json())
     bench.mine.away = False
@@ -34,7 +34,7 @@ async def test_an_orphan_that_is_to_run_again_is_not_ended() -> None:
     bench = Bench()
     bench.away = True
     wanted: list[bool] = []
-    bench.queries.end(STARTED.to_json(), lambda: pytest.fail("it has not ended"), still=lambda: not wanted)
+    bench.queries.end(A0, STARTED.to_json(), lambda: pytest.fail("it has not ended"), still=lambda: not wanted)
     await asyncio.sleep(60)
     wanted.append(True)
     bench.mine.away = False
@@ -49,7 +49,7 @@ async def test_that_a_server_ends_no_orphans_is_said_once_for_all(caplog: pytest
     ended: list[int] = []
     for number in range(100):
         orphan = replace(STARTED, session_id=f"session {number}")
-        bench.queries.end(orphan.to_json(), lambda: ended.append(1), still=lambda: True)
+        bench.queries.end(A0, orphan.to_json(), lambda: ended.append(1), still=lambda: True)
     await asyncio.sleep(600)
     (line,) = caplog.messages
     assert line.startswith("Could not end queries that have no owner, on ")
@@ -78,7 +78,7 @@ async def test_a_silent_server_is_no_condition_if_nothing_is_watched_there() -> 
 async def test_the_answer_of_one_server_does_not_end_the_silence_of_another() -> None:
     bench = Bench()
     watch = await bench.watching()
-    bench.queries.end(replace(STARTED, server=OTHER).to_json(), lambda: None, still=lambda: True)
+    bench.queries.end(A0, replace(STARTED, server=OTHER).to_json(), lambda: None, still=lambda: True)
     await eventually(lambda: OTHER in bench.watches)
     watch.hear(ServerSilent("it does not answer"))
     bench.watches[OTHER].hear(ServerBack())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_cluster import TAG, FakeCluster
+from fake_cluster import GROUP, TAG, FakeCluster
 from queries_bench import A0, ORDER, masked
 from waiting import eventually
 
@@ -29,7 +29,7 @@ from airflow_provider.spark.runner import (
 from airflow_provider.spark.runners.detached_queries import SILENT, DetachedQueries
 from airflow_provider.spark.runners.watches import handle_of
 from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState
-from airflow_provider.spark.submit.driver_handle import DriverHandle
+from airflow_provider.spark.submit.driver_handle import DriverHandle, tag_of
 from airflow_provider.spark.submit.yarn import NoYarnError
 
 pytestmark = pytest.mark.turned_clock
@@ -56,6 +56,7 @@ class Bench:
 
         self.queries = DetachedQueries(
             self.heard.append,
+            group_id=GROUP,
             own=None,
             settings_of=no_server,
             make_watch=no_watch,
@@ -232,7 +233,7 @@ async def test_a_late_answer_about_the_driver_before_says_nothing_of_the_next_on
 async def test_a_driver_whose_job_is_gone_is_killed() -> None:
     bench = Bench()
     ended: list[int] = []
-    bench.queries.end(HANDLE, lambda: ended.append(1), still=lambda: True)
+    bench.queries.end(A0, HANDLE, lambda: ended.append(1), still=lambda: True)
     await eventually(lambda: ended)
     assert bench.cluster.killed == ["app_1"]
 
@@ -286,6 +287,22 @@ async def test_a_record_with_an_impossible_time_does_not_end_the_watch_of_others
     bench.queries.take_over(ORDER, {**HANDLE, "since_ms": since_ms})
     assert bench.heard == [QueryUnreachable(order=ORDER, why="not a handle of a driver")]
     await bench.queries.close()
+
+
+@pytest.mark.parametrize("owner", ["/g/a/1", "/g/b/0", "/other/a/0"])
+async def test_a_record_with_the_tag_of_other_work_has_no_driver_killed(
+    owner: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    forged = {**HANDLE, "tag": tag_of(owner, "etl")}
+    bench.queries.end(A0, forged, lambda: pytest.fail("it is somebody else's"), still=lambda: True)
+    bench.queries.take_over(ORDER, forged)
+    why = "not a handle of this task's driver: its tag is that of other work"
+    assert bench.heard == [QueryUnreachable(order=ORDER, why=why)]
+    assert bench.queries.stop({A0}, "its job is stopped") == {A0}, "nothing of it is here"
+    assert caplog.messages == [f"Can't end a query that has no owner: {why}"]
+    await bench.queries.close()
+    assert bench.cluster.killed == []
 
 
 def test_a_handle_reads_as_it_was_written() -> None:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider.spark.submit.detached import ClusterRefusesError, ClusterSilentError, Driver, DriverState
+from airflow_provider.spark.submit.driver_handle import tag_of
 
-TAG = "cospark-1"
+GROUP = "g"
+TAG = tag_of("/g/a/0", "etl")
+"""Of a driver of the task a:0 of the group."""
 
 
 class FakeCluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import ConnectSettings
+from airflow_provider.spark.submit.driver_handle import tag_of
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.state.views.orphans import Orphan
-from airflow_provider.values.model import Epoch
+from airflow_provider.values.model import Epoch, TaskId
 from airflow_provider.worker.hands.end_orphan_queries import end_all, end_detached_queries
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.servers import no_token
@@ -28,9 +30,10 @@ from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.settings import WorkerSettings
 
 APP = "application_1700000000000_0000"
+TAG: Final = tag_of(f"/g/{A0.job}/0", "etl")
 HANDLE: Final[Mapping[str, Any]] = {
     "cluster": "yarn",
-    "tag": "cospark-1",
+    "tag": TAG,
     "since_ms": 0,
     "result": {"applications": ["etl"]},
 }
@@ -42,7 +45,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRes
     with resource_manager(tmp_path / "submitted") as running:
         address = f"<name>yarn.resourcemanager.webapp.address</name><value>{running.address}</value>"
         (tmp_path / "yarn-site.xml").write_text(f"<configuration><property>{address}</property></configuration>")
-        (running.folder / "0").write_text("spark.yarn.tags=cospark-1")
+        (running.folder / "0").write_text(f"spark.yarn.tags={TAG}")
         monkeypatch.delenv("YARN_CONF_DIR", raising=False)
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
         yield running
@@ -133,6 +136,15 @@ async def test_people_may_have_it_killed(manager: FakeResourceManager) -> None:
     assert await end_all([orphan], topics, no_server) == [(orphan, "")]
     assert [app for app, _user in manager.kills] == [APP]
     assert topics.status.tasks[A0].state is TaskState.STOPPED
+
+
+async def test_people_have_nothing_killed_that_runs_for_another_task(manager: FakeResourceManager) -> None:
+    topics = await submitted()
+    forged = replace(topics.status.tasks[A0], task=TaskId(A0.job, 1))
+    orphan = Orphan(status=forged, label="a:1", why="the group has no workers")
+    ((_orphan, why),) = await end_all([orphan], topics, no_server)
+    assert why == "not a handle of this task's driver: its tag is that of other work"
+    assert manager.kills == []
 
 
 async def test_it_goes_on_when_the_last_worker_leaves(manager: FakeResourceManager) -> None:

@@ -12,7 +12,7 @@ import pytest
 from executor_bench import A0, ME
 from fake_kubernetes import RUNNING, SUCCEEDED, FakeKubernetes, api_server, write_kubeconfig
 from stand_ins import MemoryTopics
-from test_hands_on_drivers import hands_of_triggerer, no_server, submitted
+from test_hands_on_drivers import TAG, hands_of_triggerer, no_server, submitted
 from test_kubernetes_api import submit
 from waiting import eventually
 
@@ -23,8 +23,6 @@ from airflow_provider.state.views.orphans import Orphan
 from airflow_provider.worker.hands.end_orphan_queries import end_all
 from airflow_provider.worker.hands.servers import Servers
 from airflow_provider.worker.hands.watching_hands import what_it_lacks
-
-TAG = "cospark-1"
 
 
 class Group:
