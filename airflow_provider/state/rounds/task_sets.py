@@ -36,6 +36,12 @@ from airflow_provider.values.recent import Recent
 TABLE: Final = "tasks"
 """The field of a document with the table of its sets. A document without it has pairs."""
 
+_MOST_TIMES: Final = 20
+_ALWAYS: Final = 2_000_000
+"""How many tasks may be read in all: this many times those in the table, because fields of a round share sets, and
+what the largest record could have as pairs. Otherwise a small record could name one set for each of thousands of
+workers, and be more tasks than anybody can go through.
+"""
 _MOST_UNUSED: Final = 4
 """How many tasks at most are kept of a job for each one that is in a table."""
 KNOWN: Final = Recent[tuple[str, int], tuple[TaskId, ...]]()
@@ -70,7 +76,8 @@ class TaskSets:
 def reader_of(document: Mapping[str, Any]) -> ReadTasks:
     """What reads the sets of tasks in a document: by their numbers if it has a table, or as pairs.
 
-    :raises ValueError: if the table makes no sense, naming what is wrong
+    :raises ValueError: if the table makes no sense, naming what is wrong. The reader does so, too, also if sets are
+        named so often that this is no round
     """
     table = document.get(TABLE)
     if table is None:
@@ -79,11 +86,17 @@ def reader_of(document: Mapping[str, Any]) -> ReadTasks:
         raise ValueError(f"a table of tasks has 'sets' and 'jobs', unlike {short(table)}")
     sets = whole_from_json(table.get("sets"), "a number of sets", least=1, most=HIGHEST_INDEX)
     known = _sets_of(jobs, sets)
+    left = _ALWAYS + _MOST_TIMES * sum(map(len, known.values()))
 
     def read(data: Any) -> Tasks:
+        nonlocal left
         if type(data) is not int:
             return tasks_from_json(data)  # an event of a round gets a memory without tasks when it is read
-        return known.get(whole_from_json(data, "the number of a set", most=sets - 1), NO_TASKS)
+        tasks = known.get(whole_from_json(data, "the number of a set", most=sets - 1), NO_TASKS)
+        left -= len(tasks)
+        if left < 0:
+            raise ValueError("its sets of tasks are named more often than in any round")
+        return tasks
 
     return read
 

@@ -84,6 +84,14 @@ def test_a_set_without_tasks_takes_nothing_however_many_there_are_said_to_be() -
     assert reader_of({TABLE: {"sets": HIGHEST_INDEX, "jobs": {"a": [1]}}})(HIGHEST_INDEX - 1) == frozenset()
 
 
+def test_a_small_table_does_not_become_more_tasks_than_anybody_can_go_through() -> None:
+    """100 kB would be 125 million tasks of workers."""
+    read = reader_of({TABLE: {"sets": 1, "jobs": {"a": [1] * 25_000}}})
+    assert all(len(read(0)) == 25_000 for _field_of_a_round in range(20))
+    with pytest.raises(ValueError, match="named more often than in any round"):
+        list(map(read, [0] * 5_000))
+
+
 def test_a_task_that_was_in_the_last_round_is_no_new_object() -> None:
     """Many new objects would start the garbage collector, which blocks all threads."""
     tasks = frozenset(TaskId("read-before", index) for index in range(PLANNER_INDEX, 9))
