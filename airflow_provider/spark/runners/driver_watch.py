@@ -81,7 +81,11 @@ class DriverWatch:
         return frozenset(self._watched)
 
     def watch(self, handle: DriverHandle) -> None:
-        """Report the end of this driver."""
+        """Report the end of this driver, and also a silence of the cluster that was known before, when nothing was
+        watched.
+        """
+        if not self._watched:
+            self._silence = Silence()
         self._watched.setdefault(handle, _Watched())
         if self._polling is None or self._polling.done():
             self._polling = asyncio.ensure_future(self._poll())

@@ -194,6 +194,18 @@ async def test_a_stop_finds_what_was_being_submitted() -> None:
     await bench.queries.close()
 
 
+async def test_a_task_that_comes_back_while_the_cluster_is_silent_waits_for_it_again() -> None:
+    bench = Bench()
+    await bench.watching()
+    bench.cluster.silent = 1_000
+    await eventually(lambda: bench.queries.condition == SILENT)
+    bench.queries.let_go({A0})
+    assert bench.queries.condition == "", "nothing is watched there"
+    bench.queries.take_over(ORDER, HANDLE)
+    await eventually(lambda: bench.queries.condition == SILENT)
+    await bench.queries.close()
+
+
 async def test_a_stop_lasts_until_the_cluster_answers() -> None:
     bench = Bench()
     await bench.watching()
