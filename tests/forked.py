@@ -1,10 +1,11 @@
 """Processes of ``cospark`` for tests, forked from one that has imported what they need: that spares half a second of a
-core for each worker, and two with Spark Connect. What runs in them is the command's own ``main``.
+core for each worker, and two with Spark Connect. What runs in them is the command's own ``main``, or another one.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,7 @@ from typing import Final
 from unittest.mock import patch
 
 _PRELOADED: Final = "imported_by_workers"
+COSPARK: Final = "airflow_provider.cli.main"
 
 
 @cache
@@ -37,11 +39,12 @@ class Forked:
     :param arguments: of ``cospark``
     :param log: its output is appended to this file
     :param env: all of its environment
+    :param module: whose ``main`` takes the arguments and returns the exit status
     """
 
-    def __init__(self, arguments: Sequence[str], *, log: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, arguments: Sequence[str], *, log: Path, env: Mapping[str, str], module: str = COSPARK) -> None:
         log.touch()  # whoever reads it may be faster than the fork
-        self._process = _context().Process(target=_run, args=(list(arguments), str(log), dict(env)))
+        self._process = _context().Process(target=_run, args=(module, list(arguments), str(log), dict(env)))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -64,7 +67,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(arguments: list[str], log: str, env: dict[str, str]) -> None:
+def _run(module: str, arguments: list[str], log: str, env: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
     sys.path[:0] = [folder for folder in env.get("PYTHONPATH", "").split(os.pathsep) if folder]
@@ -72,11 +75,9 @@ def _run(arguments: list[str], log: str, env: dict[str, str]) -> None:
     for number in (1, 2):
         os.dup2(output, number)
     assert _PRELOADED in sys.modules, "the server has imported nothing: it keeps silent about what it can't import"
-    from airflow_provider.cli.main import main
-
     status = 1
     try:
-        status = main(arguments)
+        status = importlib.import_module(module).main(arguments)
     finally:
         atexit._run_exitfuncs()
     sys.exit(status)

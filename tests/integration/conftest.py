@@ -12,8 +12,9 @@ from fleet import Fleet, MakeFleet
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
-from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
-from shard_bench import quick_broker
+from runner_bench import BENCH, SEEN, SETTINGS, SHARED, SIGNALS, Events
+from shard_bench import QUICK, make_topics, quick_broker, remove_topics
+from shared_servers import ServerForTrials, server_for_trials, shared_server
 from standalone import StandaloneCluster
 from topic_bench import settings_of
 from waiting import DEADLINE_S, wait_until
@@ -22,17 +23,23 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics import clients
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.servers.spark_connect import LocalConnectServer
-from airflow_provider.spark.connect.client import require_client
 from airflow_provider.spark.local.application.spark_application import APPLICATION
 from airflow_provider.spark.runners.local import LocalRunner
 
 _HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(trylast=True)  # after those that shuffle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put those that share a Spark last: before them, others may start one with settings of their own."""
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.integration)
+    items.sort(key=_shares_spark)
+
+
+def _shares_spark(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and spark_application.__name__ in item.fixturenames
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,13 +50,14 @@ def quick_spark() -> None:
 @pytest.fixture(scope="session")
 def server() -> Iterator[LocalConnectServer]:
     """A Spark Connect server, shared by all tests of the run: don't end it, and leave nothing running there."""
-    require_client()
-    conf = {
-        # On a busy machine a Python worker may need more than 15 s for its imports.
-        "spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s",
-        "spark.connect.progress.reportInterval": "100ms",
-    }
-    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
+    with shared_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def for_trials() -> Iterator[ServerForTrials]:
+    """A Spark Connect server with a token, started by the command for trials, and shared like the other one."""
+    with server_for_trials() as server:
         yield server
 
 
@@ -85,6 +93,26 @@ def shard_network() -> Iterator[Network]:
 
 
 @pytest.fixture(scope="session")
+def spoilt() -> Iterator[LocalBroker]:
+    with LocalBroker(properties=QUICK, start_timeout_s=DEADLINE_S) as running:
+        yield running
+
+
+@pytest.fixture
+def spoilt_broker(spoilt: LocalBroker) -> LocalBroker:
+    """A broker without topics of shards; a test may make them, and leave them in whatever state."""
+    remove_topics(spoilt.bootstrap_servers)
+    return spoilt
+
+
+@pytest.fixture
+def shard_config(spoilt_broker: LocalBroker) -> dict[str, str]:
+    """How to reach that broker, which has topics of shards now."""
+    make_topics(spoilt_broker.bootstrap_servers)
+    return {"bootstrap.servers": spoilt_broker.bootstrap_servers}
+
+
+@pytest.fixture(scope="session")
 def shard_broker(shard_network: Network) -> LocalBroker:
     return shard_network.broker
 
@@ -117,12 +145,12 @@ def nothing_left_open() -> Iterator[None]:
     wait_until(lambda: not names(), names)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark_application() -> Iterator[None]:
-    """One Spark for a module: the runners of its tests share it."""
-    APPLICATION.running_for("the test module", SETTINGS)
+    """One Spark of this process, which the runners of all tests that ask for it share."""
+    APPLICATION.running_for(SHARED, SETTINGS)
     yield
-    APPLICATION.release("the test module")
+    APPLICATION.release(SHARED)
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NOTICED_S = 5 * LOOK_S
 """A dead Spark is noticed within this time: one look finds it, but a driver takes 5 s to give up an executor."""
 SETTINGS = LocalSparkSettings(master="local[2]")
+SHARED = "the tests"
+"""Who uses the Spark that tests share (the fixture ``spark_application``)."""
 BENCH = __name__
 """The module of the jobs below, for the modules that a runner allows."""
 

@@ -6,20 +6,28 @@ import asyncio
 import itertools
 import os
 import secrets
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from echo_machine import EchoMachine, heartbeat_of
+from forked import COSPARK, Forked
 from proxied import Network, proxied_broker
 from waiting import DEADLINE_S, SLOWNESS, wait_until
 
-from airflow_provider.group.declarative.protocol.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, Layout, partition_of
+from airflow_provider.group.declarative.protocol.sharding import (
+    COORDINATORS,
+    RECORDS_TOPIC,
+    REPLIES_TOPIC,
+    REQUESTS_TOPIC,
+    Layout,
+    partition_of,
+)
 from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply as WireReply
 from airflow_provider.group.declarative.protocol.wire.messages.apis import (
     RequestBody,
@@ -31,6 +39,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import Con
 from airflow_provider.group.declarative.server.server import ShardServer
 from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.librdkafka import COMMON
 from airflow_provider.kafka.topics.outage import Outage
 
 LAYOUT = Layout(shards=2, replies=2)
@@ -44,7 +53,6 @@ QUICK = {
 """Settings of a broker that soon notices a lost coordinator: by default it takes 45 s."""
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
-_PROCESS = _HERE / "shard_process.py"
 
 
 @contextmanager
@@ -58,6 +66,29 @@ def quick_broker() -> Iterator[Network]:
 def make_topics(bootstrap_servers: str) -> None:
     topics = ShardTopics({"bootstrap.servers": bootstrap_servers}, Outage(bootstrap_servers))
     assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
+
+
+def remove_topics(bootstrap_servers: str) -> None:
+    """With the coordinators' group: who comes next finds a broker that has never had any."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **COMMON})
+
+    def there() -> set[str]:
+        return {RECORDS_TOPIC, REQUESTS_TOPIC, REPLIES_TOPIC} & admin.list_topics(timeout=DEADLINE_S).topics.keys()
+
+    if topics := there():
+        for deleted in admin.delete_topics([*topics]).values():
+            deleted.result(DEADLINE_S)
+    wait_until(lambda: not there(), "the topics are deleted")
+    wait_until(lambda: _forgets_coordinators(admin), "the coordinators' group is deleted")
+
+
+def _forgets_coordinators(admin: AdminClient) -> bool:
+    """False as long as it has members, such as killed ones."""
+    try:
+        admin.delete_consumer_groups([COORDINATORS])[COORDINATORS].result(DEADLINE_S)
+    except KafkaException as refused:
+        return bool(refused.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
+    return True
 
 
 class Asker:
@@ -146,18 +177,13 @@ def in_process(servers: str) -> Iterator[ShardServer]:
 class Coordinating:
     """A process, and what it prints.
 
-    :param command: what it runs
+    :param arguments: of ``cospark``, or of the ``main`` of ``module``
     """
 
-    def __init__(self, folder: Path, *command: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, module: str = COSPARK) -> None:
         self._path = folder / f"coordinator-{secrets.token_hex(4)}.log"
-        with self._path.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-u", *command],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests", _HERE)))},
-            )
+        path = os.pathsep.join(map(str, (_ROOT, _ROOT / "tests", _HERE)))
+        self._process = Forked(arguments, log=self._path, env={**os.environ, "PYTHONPATH": path}, module=module)
 
     @property
     def log(self) -> str:
@@ -168,7 +194,7 @@ class Coordinating:
         state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
         return state == "T"
 
-    def signal(self, number: int) -> None:
+    def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     def wait(self) -> int:
@@ -184,7 +210,7 @@ class CoordinatorProcess(Coordinating):
     """A coordinator with the echo machine."""
 
     def __init__(self, servers: str, folder: Path, *options: str) -> None:
-        super().__init__(folder, str(_PROCESS), servers, *options)
+        super().__init__(folder, servers, *options, module="shard_process")
 
     @property
     def served(self) -> set[int]:
@@ -200,4 +226,4 @@ class CoordinatorCommand(Coordinating):
     """``cospark coordinator``."""
 
     def __init__(self, servers: str, folder: Path) -> None:
-        super().__init__(folder, "-m", "airflow_provider.cli.main", "coordinator", "--bootstrap-servers", servers)
+        super().__init__(folder, "coordinator", "--bootstrap-servers", servers)

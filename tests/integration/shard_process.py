@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from echo_machine import EchoMachine
@@ -53,9 +54,9 @@ class HangingProducer(ShardProducer):
         self._producer: Any = _PausedBeforeItCommits(self._producer)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
-    servers, hangs = sys.argv[1], "--hang" in sys.argv
+    servers, hangs = arguments[0], "--hang" in arguments
     if hangs:
         setattr(kafka_log, "ShardProducer", HangingProducer)  # noqa: B010  mypy refuses the assignment
     faulthandler.register(signal.SIGUSR1)  # shows where its threads are when a test fails
@@ -71,7 +72,4 @@ def main() -> None:
             print("serves", *sorted(said), flush=True)
     server.close()
     print("closed", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -8,50 +8,45 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from certificates import Certificates, make_certificates
+from certificates import Certificates
 from detached_bench import JOB, MODULE, Copying, Life
 from fleet import SHORT_SESSION, MakeFleet, cospark
+from shared_servers import ServerForTrials
 from tcp_proxy import TcpProxy
-from waiting import DEADLINE_S, eventually
+from waiting import eventually
 
 from airflow_provider.servers.local_broker import LocalBroker
-from airflow_provider.servers.spark_connect import LocalConnectServer
-from airflow_provider.spark.connect.client import require_client
 from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectServer
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.presence import present
 from airflow_provider.values.model import WorkerId
 
-TOKEN = "opens-the-server"
 ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 W1, W2 = map(WorkerId, ("w1", "w2"))
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def url(certificates: Certificates) -> Iterator[str]:
-    require_client()
-    with LocalConnectServer(token=TOKEN, start_timeout_s=DEADLINE_S) as server:
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        tls.load_cert_chain(certificates.broker, certificates.broker_key)
-        tls.set_alpn_protocols(["h2"])
-        with TcpProxy(ConnectServer.parse(server.url).port, tls) as proxy:
-            yield f"sc://{proxy.address}/;use_ssl=true"
+def url(certificates: Certificates, for_trials: ServerForTrials) -> Iterator[str]:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificates.broker, certificates.broker_key)
+    tls.set_alpn_protocols(["h2"])
+    with TcpProxy(ConnectServer.parse(for_trials.url).port, tls) as proxy:
+        yield f"sc://{proxy.address}/;use_ssl=true"
 
 
 @pytest.fixture(autouse=True)
-def environment(broker: LocalBroker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(
+    broker: LocalBroker, certificates: Certificates, for_trials: ServerForTrials, monkeypatch: pytest.MonkeyPatch
+) -> None:
     extra = {"bootstrap.servers": broker.bootstrap_servers}
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": extra}))
-    monkeypatch.setenv(TOKEN_ENV, TOKEN)
+    monkeypatch.setenv(TOKEN_ENV, for_trials.token)
     monkeypatch.setenv(ROOTS, str(certificates.authority))
 
 
-async def test_a_stream_is_started_watched_adopted_and_ended(fleet: MakeFleet, url: str, tmp_path: Path) -> None:
+async def test_a_stream_is_started_watched_adopted_and_ended(
+    fleet: MakeFleet, url: str, for_trials: ServerForTrials, tmp_path: Path
+) -> None:
     checkpoints = tmp_path / "checkpoints"
     jobs = ("--allow", MODULE, "--checkpoint-root", str(checkpoints))
     async with fleet("--spark-master", url, *jobs, *SHORT_SESSION, "--max-delay-ms", "0") as group:
@@ -71,8 +66,8 @@ async def test_a_stream_is_started_watched_adopted_and_ended(fleet: MakeFleet, u
 
         assert (await cospark(group, "jobs", "pause", group.group_id, JOB)).status == 0
         await life.said(lambda last: last.state is TaskState.STOPPED, "it is paused")
-        assert not [name for name in ("w1", "w2") if TOKEN in group.log_of(name)]
-        assert all(TOKEN not in str(step) for step in await group.steps())
+        assert not [name for name in ("w1", "w2") if for_trials.token in group.log_of(name)]
+        assert all(for_trials.token not in str(step) for step in await group.steps())
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from fleet import SHORT_SESSION, Fleet, overlaps
-from shard_bench import QUICK
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
@@ -41,16 +40,10 @@ class Topics:
             return None
 
 
-@pytest.fixture(scope="module")
-def own_broker() -> Iterator[LocalBroker]:
-    """Not the shared broker: other tests have declarative groups there."""
-    with LocalBroker(properties=QUICK, start_timeout_s=DEADLINE_S) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def topics_there(own_broker: LocalBroker) -> Topics:
-    return Topics(own_broker.bootstrap_servers)
+@pytest.fixture
+def topics_there(spoilt_broker: LocalBroker) -> Topics:
+    """Not of the shared broker: other tests have declarative groups there."""
+    return Topics(spoilt_broker.bootstrap_servers)
 
 
 async def started(group: Fleet) -> None:
@@ -71,9 +64,9 @@ def assert_well(group: Fleet, topic: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("topic", [REQUESTS_TOPIC, REPLIES_TOPIC])
 async def test_nothing_stops_while_the_topic_of_requests_or_replies_is_recreated(
-    own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topic: str
+    spoilt_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topic: str
 ) -> None:
-    async with Fleet(own_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS) as group:
+    async with Fleet(spoilt_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS) as group:
         await started(group)
         stops = await group.stops()
         topics_there.delete([topic])
@@ -94,9 +87,9 @@ async def test_nothing_stops_while_the_topic_of_requests_or_replies_is_recreated
     ],
 )
 async def test_workers_join_anew_when_the_records_are_gone_and_nothing_runs_twice(
-    own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topics: Sequence[str]
+    spoilt_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topics: Sequence[str]
 ) -> None:
-    async with Fleet(own_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS, *SHORT_SESSION) as group:
+    async with Fleet(spoilt_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS, *SHORT_SESSION) as group:
         await started(group)
         last = group.topics.status.group
         assert last is not None

@@ -24,6 +24,8 @@ from airflow_provider.spark.runners.local import LocalRunner
 from airflow_provider.values.model import PLANNER_INDEX
 from airflow_provider.values.procfs import is_over, start_of
 
+pytestmark = pytest.mark.usefixtures("spark_application")  # the runner's own; each application starts another
+
 APPLICATIONS = Path(example_dags.__file__).parent / "applications"
 
 FAILS = """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from runner_bench import SEEN, SETTINGS, Events, order_of
+from runner_bench import SEEN, SETTINGS, SHARED, Events, order_of
 from waiting import eventually
 
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
@@ -189,7 +189,7 @@ async def test_the_newest_state_files_of_a_stream_are_read(runner: LocalRunner, 
     assert await runner.stop([task.task], "moved") == frozenset()
     assert isinstance(events.of(task.task)[-1], TaskStopped)
 
-    spark = APPLICATION.running_for("the test module", SETTINGS).root
+    spark = APPLICATION.running_for(SHARED, SETTINGS).root
     read = len(list(read_newest(spark, str(tmp_path / "checkpoint"))))
     partitions = len(list((tmp_path / "checkpoint" / "state" / "0").glob("[0-9]*")))
     assert read >= 2 + partitions
@@ -400,7 +400,7 @@ def kill_jvm() -> None:
 
 async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
     """As a running query changes it: files are renamed into place, and finally deleted."""
-    spark = APPLICATION.running_for("the test module", SETTINGS).root
+    spark = APPLICATION.running_for(SHARED, SETTINGS).root
     folder, over = tmp_path / "offsets", threading.Event()
     folder.mkdir()
     for number in range(100):

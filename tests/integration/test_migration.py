@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 from fleet import Fleet, MakeFleet, overlaps
-from waiting import DEADLINE_S
 
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
@@ -28,28 +23,6 @@ CONNECT = ("--group-protocol", "connect")
 def fleet(fleet: MakeFleet) -> MakeFleet:
     """Workers with the noop runner and enough slots; lost tasks go to others immediately."""
     return partial(fleet, "--runner", "noop", "--slots", "20", "--max-delay-ms", "0")
-
-
-@pytest.fixture
-def coordinators(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Starts a coordinator that bridges groups with classic workers, then stops the one before."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(bootstrap_servers: str) -> None:
-        with (tmp_path / f"coordinator-{len(started)}.log").open("ab") as log:
-            command = [sys.executable, "-m", "airflow_provider.cli.main", "coordinator"]
-            options = ["--bootstrap-servers", bootstrap_servers, "--migration-policy", "bidirectional"]
-            started.append(subprocess.Popen([*command, *options], stdout=log, stderr=log))
-        end(*started[:-1])
-
-    def end(*processes: subprocess.Popen[bytes]) -> None:
-        for each in processes:
-            each.terminate()
-        for each in processes:
-            each.wait(DEADLINE_S)
-
-    yield start
-    end(*started)
 
 
 async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFleet) -> None:
@@ -77,19 +50,17 @@ async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFlee
         assert not overlaps(await group.steps()), group.story()
 
 
-async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back(
-    fleet: MakeFleet, coordinators: Callable[[str], None]
-) -> None:
+async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back(fleet: MakeFleet) -> None:
     """Nothing runs twice, and nothing stops when another coordinator takes over the bridge, but to even out what the
     bridge's workers have.
     """
     async with fleet("--coordinators", "dedicated") as group:
-        coordinators(group.settings.bootstrap_servers)
+        await coordinated_by(group, "k0")
         await group.submit("streams", tasks=6, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2", "w3"):
             group.start(worker)
         await group.balanced("w1", "w2", "w3")
-        for options in (CONNECT, ()):
+        for number, options in enumerate((CONNECT, ())):
             for worker in ("w1", "w2", "w3"):
                 group.send(worker, signal.SIGTERM)
                 assert await group.ended(worker) == [0]
@@ -98,12 +69,26 @@ async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back
                 if worker == "w1":
                     stops, surplus = await group.stops(), above_two(group)
                     before = group.topics.status.workers[BRIDGE].member_id
-                    coordinators(group.settings.bootstrap_servers)
+                    await coordinated_by(group, f"k{number + 1}", instead_of=f"k{number}")
                     await taken_over(group, before)
                     await all_run(group, "w1", "w2", "w3", even=worker)
                     assert len(await group.stops() - stops) <= surplus, group.story()
         assert not overlaps(await group.steps()), group.story()
         assert BRIDGE not in group.record.members
+        await stopped(group, "k2")
+
+
+async def coordinated_by(group: Fleet, coordinator: str, *, instead_of: str = "") -> None:
+    """Start a coordinator that bridges groups with classic workers, and then stop the one before."""
+    group.start_coordinator(coordinator, "--migration-policy", "bidirectional")
+    if instead_of:
+        await stopped(group, instead_of)
+
+
+async def stopped(group: Fleet, coordinator: str) -> None:
+    """In order, so that others need not wait for the end of its session."""
+    group.send(coordinator, signal.SIGTERM)
+    await group.ended(coordinator)
 
 
 async def taken_over(group: Fleet, before: MemberId) -> None:

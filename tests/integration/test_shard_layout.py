@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from shard_bench import LAYOUT, quick_broker
+from shard_bench import LAYOUT
 from test_shard_records_gone import RECORDS, Config, coordinator
 from waiting import DEADLINE_S, wait_until
 
@@ -31,35 +30,31 @@ OTHER = Record(ConnectWorkerGroupMetadataKey("other"), ConnectWorkerGroupMetadat
 """Of a group that is in shard 0 of two, and in shard 2 of four."""
 
 
-@pytest.fixture
-def config() -> Iterator[Config]:
-    with quick_broker() as broker:
-        yield {"bootstrap.servers": broker.near}
-
-
-def test_more_shards_than_groups_were_served_in_are_refused_until_both_topics_are_made_anew(config: Config) -> None:
-    admin, before, after = AdminClient({**config, **COMMON}), LAYOUT.shards, 2 * LAYOUT.shards
-    with closing(coordinator(config)) as consumer:
-        check_shards(config, before)  # nobody was served yet
+def test_more_shards_than_groups_were_served_in_are_refused_until_both_topics_are_made_anew(
+    shard_config: Config,
+) -> None:
+    admin, before, after = AdminClient({**shard_config, **COMMON}), LAYOUT.shards, 2 * LAYOUT.shards
+    with closing(coordinator(shard_config)) as consumer:
+        check_shards(shard_config, before)  # nobody was served yet
         group = consumer.consumer_group_metadata
-        with closing(KafkaShardLog(config, 0, before, group=group, renewed=False)) as shard_log:
+        with closing(KafkaShardLog(shard_config, 0, before, group=group, renewed=False)) as shard_log:
             assert list(shard_log.load()) == []
             shard_log.commit([*RECORDS, Write(RECORDS_TOPIC, 0, *encode_record(OTHER))], 1)
     for done in admin.create_partitions(
         [NewPartitions(topic, after) for topic in (REQUESTS_TOPIC, RECORDS_TOPIC)]
     ).values():
         done.result(DEADLINE_S)
-    check_shards(config, before)
+    check_shards(shard_config, before)
     with pytest.raises(TopicError, match=f"have {after} partitions, but groups are served in {before} shards"):
-        check_shards(config, after)
+        check_shards(shard_config, after)
     admin.delete_consumer_groups([COORDINATORS])[COORDINATORS].result(DEADLINE_S)  # as brokers do after a week
-    check_shards(config, before)
+    check_shards(shard_config, before)
     with pytest.raises(TopicError, match=f"have {after} partitions, but group 'other' was served in another number"):
-        check_shards(config, after)
+        check_shards(shard_config, after)
 
     for deleted in admin.delete_topics([REQUESTS_TOPIC, RECORDS_TOPIC]).values():
         deleted.result(DEADLINE_S)
     wait_until(lambda: RECORDS_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics, "they are deleted")
-    topics = ShardTopics(config, Outage(config["bootstrap.servers"]))
+    topics = ShardTopics(shard_config, Outage(shard_config["bootstrap.servers"]))
     asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=Layout(shards=after, replies=2)))
-    check_shards(config, after)
+    check_shards(shard_config, after)

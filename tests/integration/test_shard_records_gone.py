@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from shard_bench import LAYOUT, quick_broker
+from shard_bench import LAYOUT
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.group.declarative.protocol.exchange import Write
@@ -24,12 +23,6 @@ RECORDS = [Write(RECORDS_TOPIC, 0, key, b"value") for key in (b"a", b"b", b"c")]
 Config = dict[str, str]
 
 
-@pytest.fixture
-def config() -> Iterator[Config]:
-    with quick_broker() as broker:
-        yield {"bootstrap.servers": broker.near}
-
-
 def coordinator(config: Config) -> Consumer:
     """A member of the coordinators' consumer group."""
     consumer = Consumer({**config, **COMMON, "group.id": COORDINATORS, "group.protocol": "consumer"})
@@ -39,12 +32,12 @@ def coordinator(config: Config) -> Consumer:
     return consumer
 
 
-def test_transactions_begun_in_a_recreated_topic_do_not_hide_that_records_are_gone(config: Config) -> None:
-    admin = AdminClient({**config, **COMMON})
-    with closing(coordinator(config)) as consumer:
+def test_transactions_begun_in_a_recreated_topic_do_not_hide_that_records_are_gone(shard_config: Config) -> None:
+    admin = AdminClient({**shard_config, **COMMON})
+    with closing(coordinator(shard_config)) as consumer:
 
         def opened() -> KafkaShardLog:
-            return KafkaShardLog(config, 0, 1, group=consumer.consumer_group_metadata, renewed=False)
+            return KafkaShardLog(shard_config, 0, 1, group=consumer.consumer_group_metadata, renewed=False)
 
         with closing(opened()) as before:
             assert list(before.load()) == []
@@ -52,7 +45,7 @@ def test_transactions_begun_in_a_recreated_topic_do_not_hide_that_records_are_go
                 before.commit(RECORDS, handled)
             admin.delete_topics([RECORDS_TOPIC])[RECORDS_TOPIC].result(DEADLINE_S)
             wait_until(lambda: RECORDS_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics, "it is deleted")
-            topics = ShardTopics(config, Outage(config["bootstrap.servers"]))
+            topics = ShardTopics(shard_config, Outage(shard_config["bootstrap.servers"]))
             assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
             with pytest.raises(ShardError, match="the records of shard 0 are gone"):
                 before.commit(RECORDS, 3)

@@ -1,4 +1,4 @@
-"""What anybody on a machine can read of the processes that are started with settings of Spark."""
+"""What anybody on a machine can read of the JVM of a worker, which is started with settings of Spark."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
+from shared_servers import SECRET
 from waiting import DEADLINE_S
 
-from airflow_provider.servers.spark_connect import LocalConnectServer
-
-SECRET = "hunter2"
 LETTERS = f"{SECRET}: #\\!=\n\u00fc\U0001f40d."
 """With what a file of properties has a meaning for, and what two units of UTF-16 stand for."""
 
@@ -52,11 +49,3 @@ def test_the_settings_of_a_workers_spark_are_not_among_the_arguments_of_its_jvm(
     assert "-Xmx600m" in seen["arguments"], "the launcher has read them, before spark-defaults.conf"
     assert (seen["secret"], seen["default"]) == (LETTERS, "17")
     assert seen["modes"] == ["0o700", "0o600"]
-
-
-def test_those_of_a_spark_connect_server_are_not_among_its_arguments_either() -> None:
-    with LocalConnectServer(conf={KEY: SECRET, "spark.driver.memory": "600m"}, start_timeout_s=DEADLINE_S) as server:
-        assert server.pid is not None
-        arguments = psutil.Process(server.pid).cmdline()
-    assert SECRET not in " ".join(arguments)
-    assert "-Xmx600m" in arguments
