@@ -112,10 +112,22 @@ async def test_recreated_topics_are_not_taken_for_the_old_ones(fleet: MakeFleet)
         assert not group.topics.jobs.jobs
 
 
+NOBODY = ("--bootstrap-servers", "127.0.0.1:1")
+
+
+def assert_named_at_once(command: str, status: int, out: str, err: str) -> None:
+    assert status == 2
+    assert err.startswith(f"cospark {command}")
+    assert "cannot connect to 127.0.0.1:1" in err
+    assert "check bootstrap.servers" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert "timed out" not in err, "it did not wait for a broker"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("worker", "g", "--runner", "noop"),
         ("jobs", "list", "g"),
         ("jobs", "submit", "g", "j", "m:f"),
         ("jobs", "remove", "g", "j"),
@@ -125,21 +137,18 @@ async def test_recreated_topics_are_not_taken_for_the_old_ones(fleet: MakeFleet)
         ("status", "g", "--once"),
     ],
 )
-def test_a_broker_that_is_not_there_is_named_at_once(arguments: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "airflow_provider.cli.main", *arguments, "--bootstrap-servers", "127.0.0.1:1"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"cospark {arguments[0]}")
-    assert "cannot connect to 127.0.0.1:1" in done.stderr
-    assert "check bootstrap.servers" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    assert "timed out" not in done.stderr, "it did not wait for a broker"
+def test_a_broker_that_is_not_there_is_named_at_once(
+    arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = main([*arguments, *NOBODY])
+    assert_named_at_once(arguments[0], status, *capfd.readouterr())
+
+
+def test_a_worker_names_it_too() -> None:
+    """In a process of its own, whose log it sets up."""
+    command = (sys.executable, "-m", "airflow_provider.cli.main", "worker", "g", "--runner", "noop", *NOBODY)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert_named_at_once("worker", done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(
