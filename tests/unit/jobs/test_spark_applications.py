@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +34,6 @@ def planned(**config: object) -> list[dict[str, Any]]:
 
 
 # --- the config
-
-
-def test_a_dag_file_and_a_worker_without_spark_can_import_it() -> None:
-    script = (
-        "import sys, airflow_provider.jobs.spark_applications;"
-        " assert not {'pyspark', 'py4j', 'airflow'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_the_page_has_a_form_for_its_config() -> None:

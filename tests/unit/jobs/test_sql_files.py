@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,11 +33,6 @@ def planned(folder: Path, **config: object) -> list[dict[str, Any]]:
 
 
 # --- the config
-
-
-def test_a_dag_file_and_a_worker_without_spark_can_import_it() -> None:
-    script = "import sys, airflow_provider.jobs.sql_files; assert not {'pyspark', 'py4j', 'airflow'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_the_page_has_a_form_for_its_config() -> None:

