@@ -25,7 +25,7 @@ from airflow_provider.state.records import TaskKind
 
 OLD_INTERVAL_MS = int(TIMING[3])
 INTERVAL_MS, SESSION_MS = 200, 6_000
-SOME = 10
+SOME = 5
 
 
 class Overheard:

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.turned_clock
 
 @pytest.fixture(autouse=True)
 def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_PAUSE_S", 1.0)
+    for pause in ("_PAUSE_S", "_LONGEST_TURN_S"):
+        monkeypatch.setattr(waiting, pause, 1.0)
 
 
 @pytest.fixture

@@ -222,7 +222,6 @@ def destroyed_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return client
 
     monkeypatch.setattr(lasting_admin, "AdminClient", make)
-    gc.collect()
     gc.disable()
     try:
         yield threads
