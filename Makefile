@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml constraints.txt constraints.sha256 | set-up
 	@wheels=$$(scripts/fetch-wheels $(BIN)/python $(WHEELS)); \
 	install="$(BIN)/python -m pip install --quiet --no-index --find-links $$wheels -c constraints.txt"; \
 	$$install 'setuptools>=77'; \
-	$$install --no-build-isolation -e '.[dev,openlineage]'
+	$$install --no-compile --no-build-isolation -e '.[dev,openlineage]'
 	@$(BIN)/python scripts/fill-cache
 	@touch $@
 
