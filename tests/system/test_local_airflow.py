@@ -41,15 +41,18 @@ def test_a_task_that_a_user_marks_failed_ends(airflow: LocalAirflow) -> None:
 
 
 def test_a_wait_that_fails_says_what_is_there(airflow: LocalAirflow) -> None:
-    impatient = AirflowApi(airflow.url, username=airflow.username, password=airflow.password, timeout_s=10)
-    with closing(impatient):
-        with pytest.raises(AirflowApiError, match="no file has a DAG unheard_of"):
-            impatient.wait_for_dag("unheard_of")
-        airflow.api.wait_for_dag("plain")
-        run_id = airflow.api.trigger("plain")
-        ended = r"plain .* is not failed.*plain\.answer|ended as success: plain\.answer"
-        with pytest.raises(AirflowApiError, match=ended):
-            impatient.wait_for_run("plain", run_id, states=("failed",))
+    def impatient(timeout_s: float) -> closing[AirflowApi]:
+        return closing(
+            AirflowApi(airflow.url, username=airflow.username, password=airflow.password, timeout_s=timeout_s)
+        )
+
+    with impatient(1) as api, pytest.raises(AirflowApiError, match="no file has a DAG unheard_of"):
+        api.wait_for_dag("unheard_of")
+    airflow.api.wait_for_dag("plain")
+    run_id = airflow.api.trigger("plain")
+    ended = r"plain .* is not failed.*plain\.answer|ended as success: plain\.answer"
+    with impatient(10) as api, pytest.raises(AirflowApiError, match=ended):
+        api.wait_for_run("plain", run_id, states=("failed",))
 
 
 _WRITE = """
