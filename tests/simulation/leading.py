@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,8 @@ BETWEEN_HELPS_MS = 400
 """The least times between two rebalances that have failed tasks tried elsewhere, and two for a free slot, as in
 ``group/live/classic/leader_watch.py``.
 """
+BETWEEN_LOOKS_MS = 60_000
+"""So long a leader does not look again at what has not changed, unless a time has come. The product never does."""
 
 
 def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord | None) -> LeaderAnswer:
@@ -84,11 +88,22 @@ class Watch:
         self._process = process
         self._helped_at = -BETWEEN_HELPS_MS
         self._tried_at = -BETWEEN_TRIES_MS
+        self._seen: tuple[object, ...] = ()
+        self._look_at = 0
 
     def reason(self) -> str | None:
         """The reason for another round, if there is one."""
         process = self._process
-        jobs, status = process.jobs, replace(process.world.status.snapshot(), group=process.state.record)
+        jobs, status, record = process.jobs, process.world.status.snapshot(), process.state.record
+        now, seen = process.world.clock.now, (jobs, status, record)
+        if now < self._look_at and all(map(operator.is_, seen, self._seen)):
+            return None
+        reason = self._look(jobs, replace(status, group=record), now)
+        self._seen = seen
+        self._look_at = now if reason is not None else min(filter(lambda at_ms: at_ms > now, self._times(now)))
+        return reason
+
+    def _look(self, jobs: JobsSnapshot, status: StatusSnapshot, now: int) -> str | None:
         reason = (
             unassigned_work(jobs, status)
             or later_epoch(status)
@@ -97,17 +112,25 @@ class Watch:
             or other_slots(status)
             or self._is_learned_too_long()
         )
-        now = process.world.clock.now
         if reason is None and self._has_tries(jobs, status) and now >= self._tried_at + BETWEEN_TRIES_MS:
             self._tried_at = now
             return TRIED_ELSEWHERE
         if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason
-        pinned = found_a_place(jobs, status, wall_ms=process.wall)
-        reason = spare_capacity(jobs, status, wall_ms=process.wall, pinned=pinned)
+        wall_ms = self._process.wall
+        pinned = found_a_place(jobs, status, wall_ms=wall_ms)
+        reason = spare_capacity(jobs, status, wall_ms=wall_ms, pinned=pinned)
         if reason is not None:
             self._helped_at = now
         return reason
+
+    def _times(self, now: int) -> Iterator[int]:
+        """When it looks again, though nothing has changed."""
+        yield now + BETWEEN_LOOKS_MS
+        yield self._helped_at + BETWEEN_HELPS_MS
+        yield self._tried_at + BETWEEN_TRIES_MS
+        if (due := self._overdue_at()) is not None:
+            yield due - self._process.wall + now
 
     def _has_tries(self, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
         record = self._process.state.record
@@ -117,11 +140,12 @@ class Watch:
 
     def _is_learned_too_long(self) -> str | None:
         """Whether a learner has exceeded its time since the last round."""
-        process, record = self._process, self._process.state.record
+        due = self._overdue_at()
+        return None if due is None or self._process.wall < due else "a task has been learned for too long"
+
+    def _overdue_at(self) -> int | None:
+        record = self._process.state.record
         memory = None if record is None else record.learner_memory
         if record is None or memory is None:
             return None
-        due = memory.overdue_at_ms(process.settings.limits, after_ms=record.at_ms)
-        if due is None or process.wall < due:
-            return None
-        return "a task has been learned for too long"
+        return memory.overdue_at_ms(self._process.settings.limits, after_ms=record.at_ms)

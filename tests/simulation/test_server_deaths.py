@@ -297,7 +297,9 @@ def test_how_long_a_server_takes_to_start_again_makes_no_difference(away_ms: int
 
 @pytest.mark.parametrize("way", Way)
 @pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("culprit", [0, 1, 38, 39])
+@pytest.mark.parametrize(
+    "culprit", [0, 39, *(pytest.param(index, marks=pytest.mark.thorough, id=f"{index}") for index in (1, 38))]
+)
 def test_workers_that_share_a_server_find_it_and_blame_nobody_else(workers: int, culprit: int, way: Way) -> None:
     found = TaskId("a", culprit)
     server = Server(40, workers, {found: 2_000}, way=way)
