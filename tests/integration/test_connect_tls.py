@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from certificates import Certificates
 from detached_bench import JOB, MODULE, Copying, Life
-from fleet import SHORT_SESSION, MakeFleet, cospark
+from fleet import MakeFleet, cospark
 from shared_servers import ServerForTrials
 from tcp_proxy import TcpProxy
 from waiting import eventually
@@ -49,7 +49,7 @@ async def test_a_stream_is_started_watched_adopted_and_ended(
 ) -> None:
     checkpoints = tmp_path / "checkpoints"
     jobs = ("--allow", MODULE, "--checkpoint-root", str(checkpoints))
-    async with fleet("--spark-master", url, *jobs, *SHORT_SESSION, "--max-delay-ms", "0") as group:
+    async with fleet("--spark-master", url, *jobs) as group:
         copying, life = Copying(group, tmp_path), Life(group, W1, url, checkpoints)
         await copying.submit()
         group.start("w1")
@@ -59,7 +59,7 @@ async def test_a_stream_is_started_watched_adopted_and_ended(
 
         group.start("w2")
         await group.wait_for(lambda _, status: W2 in present(status), "w2 has joined")
-        group.kill("w1")
+        assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
         adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
         assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt)
         await copying.goes_on()

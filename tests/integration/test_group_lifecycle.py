@@ -18,7 +18,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.task_progress.progress import JobState, converged, job_progress
-from airflow_provider.values.model import TaskId, WorkerId
+from airflow_provider.values.model import WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 
@@ -92,32 +92,6 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
                     assert log.count("back in the group") == 1, log
                     group.send(worker, signal.SIGTERM)
                 assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
-
-
-async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_go_on(fleet: MakeFleet) -> None:
-    async with fleet("--runner", "noop", "--slots", "20", "--until", "drained") as group:
-        good_ones = [TaskId("good", index) for index in range(3)]
-        await group.submit("good", tasks=3, seconds=5)
-        group.start("w1")
-        await group.wait_for(
-            lambda _jobs, status: all(task in status.tasks and status.tasks[task].started_at_ms for task in good_ones),
-            "they run",
-        )
-        await group.submit("bad", tasks=1, config={"fail": "no such table"}, retries=2, retry_delay_ms=100)
-
-        assert group.wait_for_end("w1") == 0
-        await group.topics.catch_up()
-
-        failed = group.topics.status.tasks[TaskId("bad", 0)]
-        assert (failed.state, failed.attempt, failed.failures) == (TaskState.FAILED, 3, 3)
-        assert failed.error is not None
-        assert failed.error.message == "no such table"
-        progress = job_progress("bad", group.topics.jobs, group.topics.status)
-        assert progress is not None
-        assert progress.state is JobState.FAILED
-        good = [group.topics.status.tasks[task] for task in good_ones]
-        assert {(told.state, told.attempt) for told in good} == {(TaskState.FINISHED, 1)}
-        assert "no such table; it will be tried again" in group.log_of("w1")
 
 
 @pytest.mark.thorough

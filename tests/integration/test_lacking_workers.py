@@ -37,7 +37,7 @@ def start_with_module(group: Fleet, name: str, folder: Path) -> None:
     group.start(name, command=("env", f"PYTHONPATH={path}", sys.executable, "-c", MAIN))
 
 
-@pytest.mark.parametrize("protocol", ["classic", "connect"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.thorough), "connect"])
 async def test_its_tasks_go_elsewhere_and_it_stands_back_and_says_why(
     fleet: MakeFleet, tmp_path: Path, protocol: str
 ) -> None:

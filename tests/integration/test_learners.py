@@ -43,17 +43,8 @@ async def test_a_worker_that_joins_learns_before_it_is_given_anything(fleet: Mak
         assert {task for task, _ in await group.stops() - stopped_before} == group.owned("w2")
         await group.wait_for(partial(learns, "w2", 0), "w2 has learned all")
         assert "is ready for" in "\n".join(event.record.reason for event in await group.rounds()), group.story()
-
-
-async def test_the_owner_stops_a_task_with_a_ready_learner_before_the_round_that_moves_it(fleet: MakeFleet) -> None:
-    async with fleet() as group:
-        await group.submit("streams", tasks=2, kind=TaskKind.STREAMING, config=WARM_UP)
-        group.start("w1")
-        await group.balanced("w1")
-        group.start("w2")
-        await group.balanced("w1", "w2")
         revoked = {task for record in group.records for tasks in record.revoked.values() for task in tasks}
-        assert not any(not task.is_planner for task in revoked), f"{revoked}: {group.story()}"
+        assert all(task.is_planner for task in revoked), "each was stopped before the round that moved it"
 
 
 async def test_a_lost_owner_is_replaced_by_whoever_has_learned_its_tasks_without_the_delay(fleet: MakeFleet) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from runner_bench import Events, order_of
 
-from airflow_provider import example_dags
 from airflow_provider.jobs.sql_files import SqlFiles as SqlFiles  # so that the runner may run it as this module's
 from airflow_provider.spark.runner import TaskFailed, TaskFinished
 from airflow_provider.spark.runners.local import LocalRunner
@@ -71,15 +70,6 @@ async def test_each_file_runs_with_its_parameters_and_after_those_that_it_names(
         "script.sql": 1,
     }
     assert all(result["rows_affected"] is None for result in results.values()), "Parquet tables do not say it"
-
-
-async def test_the_files_of_the_example_run(runner: LocalRunner, events: Events) -> None:
-    folder = Path(example_dags.__file__).parent / "sql"
-    ended = await run_all(runner, events, folder=str(folder), parameters={"sales": 500, "shops": 3, "run": "by hand"})
-    assert {name: last.result["statements"] for name, last in ended.items()} == {
-        "names.sql": 2,
-        "sales.sql, by_shop.sql": 5,
-    }
 
 
 async def test_a_statement_that_spark_refuses_is_named_and_a_check_that_is_false_fails(

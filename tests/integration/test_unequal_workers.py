@@ -39,7 +39,11 @@ async def shared_out(group: Fleet, **expected: int) -> None:
 
 @pytest.mark.parametrize(
     "protocol",
-    [("--group-protocol", "classic"), ("--group-protocol", "connect"), ("--connect-protocol", "extensible")],
+    [
+        pytest.param(("--group-protocol", "classic"), marks=pytest.mark.thorough),
+        ("--group-protocol", "connect"),
+        ("--connect-protocol", "extensible"),
+    ],
     ids=lambda options: options[1],
 )
 async def test_each_worker_has_its_part_of_the_streams(fleet: MakeFleet, protocol: tuple[str, str]) -> None:
