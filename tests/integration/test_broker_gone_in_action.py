@@ -102,8 +102,12 @@ def scene(network: Network, group_id: str, monkeypatch: pytest.MonkeyPatch) -> S
 
 @pytest.mark.parametrize(
     "arguments",
-    [("pause",), ("alter", "--retries", "3"), ("restart",), ("submit", "m:f", "--retries", "2")],
-    ids=lambda arguments: arguments[0],
+    [
+        pytest.param(("pause",), id="pause"),
+        pytest.param(("submit", "m:f", "--retries", "2"), id="submit"),
+        pytest.param(("alter", "--retries", "3"), id="alter", marks=pytest.mark.thorough),
+        pytest.param(("restart",), id="restart", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_command_changes_nothing_when_the_broker_goes_before_it_writes(
     arguments: tuple[str, ...], scene: Scene, capsys: pytest.CaptureFixture[str]
@@ -119,7 +123,9 @@ def test_a_command_changes_nothing_when_the_broker_goes_before_it_writes(
     assert scene.now() == scene.before
 
 
-@pytest.mark.parametrize("act", [pause_job, restart_job], ids=lambda act: act.__name__)
+@pytest.mark.parametrize(
+    "act", [pytest.param(pause_job, marks=pytest.mark.thorough), restart_job], ids=lambda act: act.__name__
+)
 def test_an_action_on_the_page_changes_nothing_when_the_broker_goes_before_it_writes(act: Any, scene: Scene) -> None:
     world = World(connections=Connections(lambda: [Named("far")], lambda _conn: scene.far), note=lambda *_: None)
     visit = Visit(world=world, by="ann", sees={None}, does={None}, needed="")
