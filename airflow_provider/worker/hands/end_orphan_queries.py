@@ -49,8 +49,8 @@ async def end_all(
 
 
 async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf, mask: Mask) -> None:
-    """End all detached queries of a group that has no workers, but no drivers. Those that may still be running are
-    logged.
+    """End all detached queries of a group that has no workers. Those that may still be running are logged. Drivers on a
+    cluster are left to the group's next worker.
 
     :param mask: removes secrets from what the log says of them
     :raises TopicError: if it can't be written
