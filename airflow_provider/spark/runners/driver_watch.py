@@ -104,7 +104,7 @@ class DriverWatch:
         self.let_go(handle)
         until, told, looked = _now() + timeout_s, set[str](), False
         while True:
-            running = await in_thread(lambda: kill_running(self._cluster(), handle.tag, told))
+            running = await ask_in_thread(lambda: kill_running(self._cluster(), handle.tag, told))
             if looked and not running:
                 return
             if _now() > until:
@@ -127,7 +127,7 @@ class DriverWatch:
         while self._watched:
             asked_at, asked = _now(), dict(self._watched)
             try:
-                found = await in_thread(functools.partial(self._look, asked))
+                found = await ask_in_thread(functools.partial(self._look, asked))
             except Exception as failed:  # noqa: BLE001 - whatever a cluster raises, it is no answer
                 lacks = not isinstance(failed, ClusterSilentError)
                 asked_at -= SILENT_S * lacks  # this will not pass by itself, so others are told at once
@@ -165,8 +165,8 @@ class DriverWatch:
             self._hear(DriverEnded(handle, "" if driver.state is DriverState.SUCCEEDED else how_it_ended(driver)))
 
 
-async def in_thread(ask: Callable[[], T]) -> T:
-    """Ask a cluster."""
+async def ask_in_thread(ask: Callable[[], T]) -> T:
+    """Ask a cluster in one of the threads that all watches of this process share."""
     return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), ask)
 
 

@@ -12,7 +12,7 @@ from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer
 from airflow_provider.spark.job.checkpoint_folder import TEMPORARY
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
-from airflow_provider.spark.runners.driver_watch import in_thread
+from airflow_provider.spark.runners.driver_watch import ask_in_thread
 from airflow_provider.spark.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.submit.clusters import cluster_here
 from airflow_provider.spark.submit.detached import ClusterSilentError, Driver
@@ -67,7 +67,7 @@ async def what_it_lacks(status: StatusSnapshot, worker: WorkerId, masters: Colle
     drivers = (last.handle for last in status.living() if last.worker == worker and is_driver(last.handle))
     for cluster, tag in {each.get("cluster"): each["tag"] for each in drivers}.items():
         try:
-            await in_thread(partial(_find, cluster, tag, masters))
+            await ask_in_thread(partial(_find, cluster, tag, masters))
         except ClusterSilentError:
             continue
         except Exception as unknown:  # noqa: BLE001 - of whatever kind the cluster is
