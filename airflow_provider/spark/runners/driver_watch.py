@@ -21,6 +21,7 @@ from airflow_provider.spark.submit.detached import (
     Driver,
     DriverError,
     DriverState,
+    News,
     how_it_ended,
     kill_running,
     newest,
@@ -46,18 +47,6 @@ class DriverEnded:
     error: str
 
 
-@dataclass(slots=True, eq=False)
-class _Watched:
-    """What the log has said.
-
-    :ivar page: where it is to be seen
-    :ivar why: what it waits for
-    """
-
-    page: str = ""
-    why: str = ""
-
-
 class DriverWatch:
     """The drivers that one membership watches on a cluster (a :class:`~airflow_provider.spark.runners.watches.Watch`).
     Belongs to one event loop.
@@ -72,7 +61,7 @@ class DriverWatch:
     ) -> None:
         self._cluster = cluster
         self._hear = hear
-        self._watched: dict[DriverHandle, _Watched] = {}
+        self._watched: dict[DriverHandle, News] = {}
         self._silence = Silence()
         self._polling: asyncio.Task[None] | None = None
 
@@ -86,7 +75,7 @@ class DriverWatch:
         """
         if not self._watched:
             self._silence = Silence()
-        self._watched.setdefault(handle, _Watched())
+        self._watched.setdefault(handle, News())
         if self._polling is None or self._polling.done():
             self._polling = asyncio.ensure_future(self._poll())
 
@@ -147,18 +136,13 @@ class DriverWatch:
         cluster = self._cluster()
         return {handle: newest(cluster.find(handle.tag)) for handle in handles}
 
-    def _saw(self, handle: DriverHandle, driver: Driver | None, watched: _Watched) -> None:
+    def _saw(self, handle: DriverHandle, driver: Driver | None, news: News) -> None:
         if driver is not None and driver.state is DriverState.RUNS:
-            if driver.page not in ("", watched.page):
-                watched.page = driver.page
-                log.info("Driver %s is to be seen at %s", driver.id, driver.page)
-            if driver.why not in ("", watched.why):
-                watched.why = driver.why
-                log.info("The cluster says of driver %s: %s", driver.id, driver.why)
+            news.tell(driver)
             return
         self.let_go(handle)
         if driver is None:
-            said = watched.why and f"; what it said last: {watched.why}"
+            said = news.why and f"; what it said last: {news.why}"
             why = f"the cluster does not know a driver with the tag {handle.tag} any more{said}"
             self._hear(DriverEnded(handle, why))
         else:

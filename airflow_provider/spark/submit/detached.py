@@ -82,6 +82,27 @@ class DriverError(Exception):
     """A driver has failed, or was not submitted."""
 
 
+@dataclass(slots=True, eq=False)
+class News:
+    """Logs where a driver is to be seen, and what its cluster says about it: each once.
+
+    :ivar page: what was logged last
+    :ivar why: likewise
+    """
+
+    page: str = ""
+    why: str = ""
+
+    def tell(self, driver: Driver) -> None:
+        """Log what is new."""
+        if driver.page not in ("", self.page):
+            self.page = driver.page
+            log.info("Driver %s is to be seen at %s", driver.id, driver.page)
+        if driver.why not in ("", self.why):
+            self.why = driver.why
+            log.info("The cluster says of driver %s: %s", driver.id, driver.why)
+
+
 class Watch:
     """Submits, adopts, watches and ends the driver of one tag.
 
@@ -130,14 +151,9 @@ class Watch:
 
         :raises DriverError: if it fails, or if somebody kills it
         """
-        page = why = ""
+        news = News()
         while driver.state is DriverState.RUNS:
-            if driver.page not in ("", page):
-                page = driver.page
-                log.info("Driver %s is to be seen at %s", driver.id, page)
-            if driver.why not in ("", why):
-                why = driver.why
-                log.info("The cluster says of driver %s: %s", driver.id, why)
+            news.tell(driver)
             self._pause()
             driver = self._look(driver)
         if driver.state is not DriverState.SUCCEEDED:
