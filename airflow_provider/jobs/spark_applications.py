@@ -30,7 +30,7 @@ from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskCo
 from airflow_provider.spark.job.allowed_applications import AllowedApplications, ApplicationNotAllowedError
 from airflow_provider.spark.submit import driver_handle
 from airflow_provider.spark.submit.application import Application, run_application, settings_known
-from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState, Watch
+from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState, TaggedDriver
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.spark.submit.kubernetes import MASTER, kubernetes_here
 from airflow_provider.spark.submit.output import ApplicationError, Output
@@ -165,16 +165,16 @@ def _run_on_cluster(
         settings = {**application.settings, **cluster.settings(tag)}
         return _submit(config, replace(application, settings=settings), task)[0]
 
-    watch = Watch(cluster, tag, submit, task.fence, task.wait)
+    tagged = TaggedDriver(cluster, tag, submit, task.fence, task.wait)
     try:
-        driver = watch.begin()
+        driver = tagged.begin()
         if not leaves or driver.state is not DriverState.RUNS:
-            return watch.follow(driver)
+            return tagged.follow(driver)
         task.fence()
         return driver
     except FencedError:
         if task.stopping and not task.moves:
-            watch.end()
+            tagged.end()
         raise
 
 

@@ -103,7 +103,7 @@ class News:
             log.info("The cluster says of driver %s: %s", driver.id, driver.why)
 
 
-class Watch:
+class TaggedDriver:
     """Submits, adopts, watches and ends the driver of one tag.
 
     :param submit: runs ``spark-submit``, and returns its exit code

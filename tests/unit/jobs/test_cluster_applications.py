@@ -18,7 +18,7 @@ from airflow_provider.spark.job import FencedError, JobContext, TaskContext
 from airflow_provider.spark.job.allowed_applications import AllowedApplications
 from airflow_provider.spark.job.planning import PlanError, make_plan
 from airflow_provider.spark.runners.watches import handle_for
-from airflow_provider.spark.submit.detached import Driver, DriverError, Watch
+from airflow_provider.spark.submit.detached import Driver, DriverError, TaggedDriver
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 from airflow_provider.values.model import TaskId
 
@@ -187,14 +187,14 @@ def test_if_the_task_is_stopped_while_it_is_submitted_it_is_killed_unless_it_onl
     group: Group, moves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guard = Guard()
-    begin = Watch.begin
+    begin = TaggedDriver.begin
 
-    def stopped_then(watch: Watch) -> Driver:
-        driver = begin(watch)
+    def stopped_then(tagged: TaggedDriver) -> Driver:
+        driver = begin(tagged)
         guard.stop(moves=moves)
         return driver
 
-    monkeypatch.setattr(Watch, "begin", stopped_then)
+    monkeypatch.setattr(TaggedDriver, "begin", stopped_then)
     with pytest.raises(FencedError):
         group.submit(guard)
     assert [app for app, _user in group.manager.kills] == ([] if moves else [APP])

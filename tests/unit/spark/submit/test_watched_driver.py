@@ -15,7 +15,7 @@ from airflow_provider.spark.submit.detached import (
     Driver,
     DriverError,
     DriverState,
-    Watch,
+    TaggedDriver,
     newest,
 )
 
@@ -34,8 +34,8 @@ class SubmittedTo(FakeCluster):
         self.takes = True
         self.stops = False
 
-    def watch(self) -> Watch:
-        return Watch(self, TAG, self.submit, self.check, self.wait)
+    def watch(self) -> TaggedDriver:
+        return TaggedDriver(self, TAG, self.submit, self.check, self.wait)
 
     def submit(self) -> int:
         self.submitted += 1
@@ -138,7 +138,7 @@ def test_spark_submit_may_end_before_it_says_that_it_has_submitted() -> None:
     cluster = SubmittedTo()
     submit = cluster.submit
     cluster.then = [lambda: cluster.becomes("app_1", DriverState.SUCCEEDED)]
-    Watch(cluster, TAG, lambda: submit() or 143, cluster.check, cluster.wait).run()
+    TaggedDriver(cluster, TAG, lambda: submit() or 143, cluster.check, cluster.wait).run()
     assert cluster.submitted == 1
 
 
