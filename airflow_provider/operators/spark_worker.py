@@ -362,7 +362,10 @@ class SparkWorkerOperator(GroupTask):
         ending = Ending(event["ending"])
         then = what_next(Process.TASK, ending, self._found(spec, ending))
         if lacks := event.get("lacks"):
-            self.log.warning("The triggerer can't watch what runs for this worker, so this process does: %s", lacks)
+            self.log.warning(
+                "The triggerer can't watch what runs for this worker, so this process does. The triggerer says: %s",
+                lacks,
+            )
             self._least_linger_s = _WITHOUT_TRIGGERER_S
         if then is Next.GO_ON:
             self.log.info("Worker %s continues in this process, from epoch %s", event["worker"], event["epoch"])

@@ -4,7 +4,7 @@ Each try of a driver has a pod of another name, and all have a label with the ta
 try choose the same name, and Kubernetes takes the first: so no try runs twice, even if neither knows of the other.
 
 The credentials are found, and renewed, by the client that the Kubernetes project keeps, where ``spark-submit`` finds
-them: in a kubeconfig, or else in the worker's pod. The address is always that of the job's master, which the worker
+them: in a kubeconfig, or else in the pod of this process. The address is always that of a master that the worker
 allows. Of the client, only its connections are used: its class for pods takes 90 MB and 0.7 s in each process.
 """
 
@@ -30,8 +30,8 @@ _GRACE_S: Final = 2
 """Between SIGTERM and SIGKILL: a stop waits for the end of what it has killed."""
 _CUT_OFF_S: Final = 60.0
 _REFUSALS: Final[Mapping[int, str]] = {
-    401: " (it does not know this worker: see the kubeconfig, or the service account of its pod)",
-    403: " (give this worker's account a role there that may do this)",
+    401: " (it does not know these credentials: see the kubeconfig, or the service account of the pod)",
+    403: " (give this account a role there that may do this)",
 }
 _NOT_THERE: Final = (404, 409)
 """Or it has changed since it was read."""
@@ -42,7 +42,7 @@ _JSON: Final[Mapping[str, str]] = {"Accept": "application/json", "Content-Type":
 
 
 class NoKubernetesError(Exception):
-    """This worker can't reach Kubernetes."""
+    """This process can't reach Kubernetes."""
 
 
 class Kubernetes:
@@ -119,7 +119,7 @@ class Kubernetes:
         try:
             found = self._ask("GET", f"{metadata['namespace']}/configmaps/{conf_map}")
         except (ClusterRefusesError, ClusterSilentError):
-            return False  # this worker need not be allowed to read it
+            return False  # this process need not be allowed to read it
         if found is not None:
             self._incomplete.pop(metadata["uid"], None)
             return False
@@ -167,15 +167,15 @@ class Kubernetes:
         auth = self._configuration.auth_settings().values()
         shown = {each["key"]: (each["value"] or "").strip() for each in auth}
         if not all(_SENDABLE.fullmatch(value) for value in shown.values()):
-            raise ValueError("this worker's credentials have characters that can't be sent")
+            raise ValueError("the credentials have characters that can't be sent")
         return shown
 
 
 def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> Kubernetes:
-    """The Kubernetes of a master, with the credentials of this worker. None are no error, as for ``spark-submit``.
+    """The Kubernetes of a master, with the credentials of this process. None are no error, as for ``spark-submit``.
 
     Other processes find it by its master and its namespace, but not with the credentials of a context that Spark's
-    settings name: these are this worker's own.
+    settings name: these are this process's own.
 
     :param settings: all settings of Spark for the application, wherever they are from
     :raises NoKubernetesError: if its client is not installed, or the credentials can't be read
@@ -184,7 +184,7 @@ def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mappi
         from kubernetes import client, config
     except ImportError:
         raise NoKubernetesError(
-            "this worker has no client of Kubernetes: install the extra [kubernetes] of this package on it"
+            "there is no client of Kubernetes here: install the extra [kubernetes] of this package"
         ) from None
     found = client.Configuration()
     files = environment.get("KUBECONFIG") or _KUBECONFIG
@@ -195,7 +195,7 @@ def kubernetes_here(master: str, settings: Mapping[str, str], environment: Mappi
         elif "KUBERNETES_SERVICE_HOST" in environment:
             config.load_incluster_config(client_configuration=found)
     except (config.ConfigException, OSError, ValueError) as wrong:
-        raise NoKubernetesError(f"this worker's credentials for Kubernetes can't be read: {wrong}") from wrong
+        raise NoKubernetesError(f"the credentials for Kubernetes can't be read: {wrong}") from wrong
     address = master.removeprefix(MASTER)
     address = (address if "://" in address else f"https://{address}").rstrip("/")
     namespace = settings.get("spark.kubernetes.namespace") or "default"

@@ -1,6 +1,6 @@
 """YARN, by the REST interface of its resource manager (a :class:`~airflow_provider.spark.submit.detached.Cluster`).
 
-The addresses are those of the worker's own configuration, by which ``spark-submit`` finds YARN, too. A cluster with
+The addresses are those of this process's own configuration, by which ``spark-submit`` finds YARN, too. A cluster with
 Kerberos in front of this interface is not supported.
 """
 
@@ -38,7 +38,7 @@ _ENDS: Final[Mapping[str, DriverState]] = {
 
 
 class NoYarnError(Exception):
-    """This worker has no configuration of YARN."""
+    """This process has no configuration of YARN."""
 
 
 class Yarn:
@@ -97,7 +97,7 @@ def yarn_here(environment: Mapping[str, str]) -> Yarn:
     """
     folder = next((environment[name] for name in _CONF_DIRS if environment.get(name)), None)
     if folder is None:
-        raise NoYarnError("HADOOP_CONF_DIR: it is not set in this worker's environment, so YARN is not known here")
+        raise NoYarnError("HADOOP_CONF_DIR: it is not set in the environment here, so YARN is not known")
     try:
         settings = dict(_settings_in(Path(folder, "yarn-site.xml")))
     except (OSError, ElementTree.ParseError) as wrong:
@@ -122,7 +122,7 @@ def addresses_in(settings: Mapping[str, str]) -> list[str]:
 
 
 def _settings_in(file: Path) -> Iterator[tuple[str, str]]:
-    for each in ElementTree.parse(file).iter("property"):  # noqa: S314 - it is the worker's own
+    for each in ElementTree.parse(file).iter("property"):  # noqa: S314 - it is this process's own
         yield (each.findtext("name") or "").strip(), (each.findtext("value") or "").strip()
 
 

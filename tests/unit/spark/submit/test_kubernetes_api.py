@@ -189,7 +189,7 @@ def test_one_that_has_all_that_it_needs_may_wait_for_ever(
     assert "deletionTimestamp" not in server.pods()[0]["metadata"]
 
 
-@pytest.mark.parametrize(("code", "advice"), [(401, "it does not know this worker"), (403, "a role there")])
+@pytest.mark.parametrize(("code", "advice"), [(401, "it does not know these credentials"), (403, "a role there")])
 def test_if_it_refuses_the_first_question_what_to_do_is_told(
     server: FakeKubernetes, kubernetes: Kubernetes, code: int, advice: str
 ) -> None:

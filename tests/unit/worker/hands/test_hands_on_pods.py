@@ -99,7 +99,7 @@ async def test_its_connection_is_made_beside_the_event_loop_which_others_share(
         ("its worker does not allow the master", "is not asked, because only a record of the group names it"),
         ("it has no client", "install the extra [kubernetes]"),
         ("its credentials are unknown there", "Kubernetes answers 401"),
-        ("its credentials can't be read", "this worker's credentials for Kubernetes can't be read"),
+        ("its credentials can't be read", "the credentials for Kubernetes can't be read"),
     ],
 )
 async def test_a_triggerer_that_can_not_watch_it_leaves_it_to_a_process(
