@@ -108,7 +108,8 @@ taken to be one of all its tasks, and trying each would take a round for each.
 class LearnerRound(Round):
     """What a leader knows when it assigns.
 
-    :param stateful: the jobs whose tasks have something to warm up
+    :param stateful: the jobs whose tasks are learned before they move. Others that have something to warm up move as
+        stateless ones do
     :param pending: owned tasks that have not started: they move as stateless ones do, and are never learned
     :param learning: the tasks that each worker learns, with their progress from 0 to 1
     :param failed: those of them that each has failed to make ready
@@ -129,7 +130,7 @@ class LearnerRound(Round):
         return super(LearnerRound, self).staying - self.leaving_soon  # slots: the class is made twice
 
     def has_state(self, task: TaskId) -> bool:
-        """Whether a task has something to warm up; a planner never has."""
+        """Whether a task is learned before it moves; a planner never is."""
         return task[0] in self.stateful and task[1] >= 0
 
 
