@@ -67,7 +67,7 @@ _MOST_ERRORS = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_argument(parser)
-    parser.add_argument("--once", action="store_true", help="show the group once")
+    parser.add_argument("--once", action="store_true", help="show the group once, as without a terminal")
     parser.add_argument("--json", action="store_true", help="show the group once, as one JSON object")
     add_connection_arguments(parser)
 
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _watch(args: argparse.Namespace) -> None:
     console, settings = Console(), settings_of(args)
-    if args.once or args.json:
+    if args.once or args.json or not console.is_terminal:
         async with group_read(settings, args.group) as topics:
             status = await status_now(topics, settings)
             if args.json:
