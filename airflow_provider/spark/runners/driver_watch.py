@@ -21,10 +21,11 @@ from airflow_provider.spark.submit.detached import (
     Driver,
     DriverError,
     DriverState,
+    Killing,
     News,
     how_it_ended,
-    kill_running,
     newest,
+    said_last,
 )
 from airflow_provider.spark.submit.driver_handle import DriverHandle
 
@@ -85,20 +86,16 @@ class DriverWatch:
 
     async def stop(self, handle: DriverHandle, *, timeout_s: float) -> None:
         """Kill all drivers of the same work that run, and wait until they have ended: who has the work next would adopt
-        them. It looks twice, as a submission may be under way.
+        them.
 
         :raises DriverError: if they have not ended in time
         :raises Exception: if the cluster does not answer
         """
         self.let_go(handle)
-        until, told, looked = _now() + timeout_s, set[str](), False
-        while True:
-            running = await ask_in_thread(lambda: kill_running(self._cluster(), handle.tag, told))
-            if looked and not running:
-                return
+        until, killing = _now() + timeout_s, Killing(handle.tag)
+        while not await ask_in_thread(lambda: killing.is_over(self._cluster())):
             if _now() > until:
-                raise DriverError(f"it was told to end, and has not: {', '.join(running)}")
-            looked = not running
+                raise DriverError(f"it was told to end, and has not: {', '.join(killing.running)}")
             await asyncio.sleep(KILL_PAUSE_S)
 
     async def find(self, handle: DriverHandle) -> DriverHandle:
@@ -142,8 +139,7 @@ class DriverWatch:
             return
         self.let_go(handle)
         if driver is None:
-            said = news.why and f"; what it said last: {news.why}"
-            why = f"the cluster does not know a driver with the tag {handle.tag} any more{said}"
+            why = f"the cluster does not know a driver with the tag {handle.tag} any more{said_last(news.why)}"
             self._hear(DriverEnded(handle, why))
         else:
             self._hear(DriverEnded(handle, "" if driver.state is DriverState.SUCCEEDED else how_it_ended(driver)))

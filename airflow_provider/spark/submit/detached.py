@@ -162,19 +162,16 @@ class TaggedDriver:
 
     def end(self) -> None:
         """Kill all drivers with the tag that run, and wait until they have ended: who has the work next would adopt
-        them. It looks twice, as a submission may be under way. A warning names what is left.
+        them. A warning names what is left.
         """
-        told = set[str]()
-        why, looked = "", False
+        killing, why = Killing(self._tag), ""
         for _ in range(_KILL_TRIES):
             try:
-                running = kill_running(self._cluster, self._tag, told)
+                if killing.is_over(self._cluster):
+                    return
+                why = ", ".join(killing.running)
             except (ClusterRefusesError, ClusterSilentError) as silent:
                 why = str(silent)
-            else:
-                if looked and not running:
-                    return
-                why, looked = ", ".join(running), not running
             time.sleep(KILL_PAUSE_S)
         log.warning("What runs with the tag %s could not be killed, and goes on: %s", self._tag, why)
 
@@ -190,8 +187,7 @@ class TaggedDriver:
     def _look(self, driver: Driver) -> Driver:
         now = self._ask(lambda: self._cluster.look(driver.id))
         if now is None:
-            said = driver.why and f"; what it said last: {driver.why}"
-            raise DriverError(f"the cluster does not know driver {driver.id} any more{said}")
+            raise DriverError(f"the cluster does not know driver {driver.id} any more{said_last(driver.why)}")
         return now
 
     def _ask(self, question: Callable[[], T]) -> T:
@@ -211,26 +207,42 @@ class TaggedDriver:
         self._check()
 
 
-def kill_running(cluster: Cluster, tag: str, told: set[str]) -> list[str]:
-    """Tell a cluster to end all drivers with a tag that run.
+class Killing:
+    """Ends all drivers with a tag, until none runs any more. It looks twice, as a submission may be under way.
 
-    :param told: the ids of those for which the log has said so; others are added
-    :return: the ids of those that have run; nothing runs when there are none any more
-    :raises ClusterSilentError: if it does not answer
+    :ivar running: the ids of those that ran when it looked last
     """
-    running = [driver.id for driver in cluster.find(tag) if driver.state is DriverState.RUNS]
-    for driver_id in running:
-        if driver_id not in told:
-            log.info("Driver %s is killed", driver_id)
-            told.add(driver_id)
-        cluster.kill(driver_id)
-    return running
+
+    def __init__(self, tag: str) -> None:
+        self.running: list[str] = []
+        self._tag = tag
+        self._told: set[str] = set()
+        self._none_ran = False
+
+    def is_over(self, cluster: Cluster) -> bool:
+        """Tell the cluster to end what runs; whether nothing has run twice in succession.
+
+        :raises ClusterSilentError: if it does not answer
+        """
+        self.running = [driver.id for driver in cluster.find(self._tag) if driver.state is DriverState.RUNS]
+        for driver_id in self.running:
+            if driver_id not in self._told:
+                log.info("Driver %s is killed", driver_id)
+                self._told.add(driver_id)
+            cluster.kill(driver_id)
+        none_ran, self._none_ran = self._none_ran, not self.running
+        return none_ran and not self.running
 
 
 def how_it_ended(driver: Driver) -> str:
     """That it has not succeeded, in words."""
     page, why = driver.page and f" ({driver.page})", driver.why and f": {driver.why}"
     return f"driver {driver.id}{page} {driver.state.value}{why}"
+
+
+def said_last(why: str) -> str:
+    """How an error goes on that says that the cluster does not know a driver any more."""
+    return why and f"; what it said last: {why}"
 
 
 def newest(drivers: Iterable[Driver]) -> Driver | None:
