@@ -17,10 +17,12 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+from served import served
 
 SUBMITS: Final = f'exec "{sys.executable}" "{__file__}" "$PROPERTIES"\n'
 """A program of the shell."""
@@ -218,15 +220,9 @@ def api_server() -> Iterator[FakeKubernetes]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        kubernetes.address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield kubernetes
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(Handler) as port:
+        kubernetes.address = f"http://127.0.0.1:{port}"
+        yield kubernetes
 
 
 def write_kubeconfig(file: Path, server: str, token: str = "token-of-ann") -> Path:

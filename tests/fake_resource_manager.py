@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+from served import served
 
 _APPS: Final = "/ws/v1/cluster/apps"
 _INFO: Final = "/ws/v1/cluster/info"
@@ -131,12 +132,6 @@ def resource_manager(folder: Path) -> Iterator[FakeResourceManager]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        manager.address = f"127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield manager
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(Handler) as port:
+        manager.address = f"127.0.0.1:{port}"
+        yield manager

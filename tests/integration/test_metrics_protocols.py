@@ -6,13 +6,13 @@ import asyncio
 import gzip
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from served import served
 from statsd_server import statsd_server
 from waiting import DEADLINE_S, eventually
 
@@ -64,21 +64,15 @@ class Collector(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def collector() -> Iterator[ThreadingHTTPServer]:
+def collector() -> Iterator[str]:
+    """Its port."""
     Collector.bodies = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    with served(Collector) as port:
+        yield str(port)
 
 
-async def test_opentelemetry_gets_each_metric_with_its_attributes(
-    collector: ThreadingHTTPServer, tmp_path: Path
-) -> None:
-    port = str(collector.server_address[1])
-    await say_each(tmp_path, otel_on="True", otel_host="127.0.0.1", otel_port=port, legacy_names_on="False")
+async def test_opentelemetry_gets_each_metric_with_its_attributes(collector: str, tmp_path: Path) -> None:
+    await say_each(tmp_path, otel_on="True", otel_host="127.0.0.1", otel_port=collector, legacy_names_on="False")
     heard, tags = {}, {}
     for body in Collector.bodies:
         for of_resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:

@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from loaded_scripts import SCRIPTS, load
+from served import served
 
 FILES = (
     "some_thing-2.0-cp311-cp311-manylinux2014_x86_64.whl",
@@ -50,12 +50,8 @@ def index() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(json.dumps({"files": files}).encode())
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        yield f"http://127.0.0.1:{server.server_port}/simple/"
-        server.shutdown()
-        serving.join()
+    with served(Answers) as port:
+        yield f"http://127.0.0.1:{port}/simple/"
 
 
 def test_each_pin_has_checksums_and_nothing_else_has(script: ModuleType) -> None:
