@@ -17,7 +17,7 @@ from msgspec import Meta
 from airflow_provider.jobs.kafka_clients import KafkaClientError, check_options, client_for
 from airflow_provider.jobs.kafka_rows import POSITION, Keeps, fields_of, rows_of
 from airflow_provider.jobs.kafka_topics import PLACE_OF_TOPIC, SameTableError, is_path, tables_of, topics_like
-from airflow_provider.jobs.sql_names import NotANameError, columns_of, quoted_table
+from airflow_provider.jobs.sql_names import NotANameError, columns_of, quoted, quoted_table
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
 from airflow_provider.spark.job.planning import PlanError
 
@@ -119,6 +119,7 @@ class KafkaToTable(SparkJob):
         task.fence()
         if not is_path(table):
             _have_table(spark, table, kind, rows)
+            rows = _in_order(rows, spark.table(table))
         writer = rows.writeStream.format(kind).option("checkpointLocation", task.checkpoint_location)
         if kind == "delta":
             writer = writer.option("mergeSchema", "true")
@@ -241,3 +242,11 @@ def _have_table(spark: SparkSession, table: str, kind: str, rows: DataFrame) -> 
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns_of(rows.schema)}) USING {kind}")
     elif lacking := [one for one in rows.schema if one.name.lower() not in {old.name.lower() for old in there}]:
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({columns_of(lacking)})")
+
+
+def _in_order(rows: DataFrame, table: DataFrame) -> DataFrame:
+    """The rows with their columns in the order of the table, which Iceberg asks for. Those that were added later stand
+    at its end.
+    """
+    place = {name.lower(): number for number, name in enumerate(table.columns)}
+    return rows.select(*map(quoted, sorted(rows.columns, key=lambda name: place[name.lower()])))

@@ -15,8 +15,8 @@ import pytest
 from runner_bench import Events, order_of
 
 from airflow_provider.jobs.kafka_rows import POSITION, Keeps, fields_of, rows_of
-from airflow_provider.jobs.kafka_to_table import _have_table, _schema_of
-from airflow_provider.jobs.sql_names import columns_of, quoted, quoted_table
+from airflow_provider.jobs.kafka_to_table import _have_table, _in_order, _schema_of
+from airflow_provider.jobs.sql_names import columns_of, quoted_table
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import TaskFailed
 from airflow_provider.spark.runners.local import LocalRunner
@@ -67,7 +67,7 @@ def write(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
     for fields in (FIELDS, f"{FIELDS}, more BOOLEAN"):
         rows = rows_of(records(spark, GOOD), Keeps.PARSED, fields)
         _have_table(spark, table, "parquet", rows)
-        rows.select(*spark.table(table).columns).write.insertInto(table)
+        _in_order(rows, spark.table(table)).write.insertInto(table)
     schema = _schema_of(spark, table, "parquet")
     assert schema is not None
     return {"there": there, "columns": schema.names, "rows": spark.table(table).count()}
@@ -85,7 +85,7 @@ def write_inferred(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
         known = rows_of(
             records(spark, [value]), Keeps.ALL, columns_of(one for one in schema if one.name not in POSITION)
         )
-        known.select(*map(quoted, schema.names)).write.insertInto(table)
+        _in_order(known, spark.table(table)).write.insertInto(table)
         names = [*schema.names, schema[0].dataType.simpleString()]
     return {"names": names, "rows": spark.table(table).count()}
 
