@@ -92,6 +92,11 @@ class SubProtocol(str, Enum):
         """Whether members keep running their tasks while they join."""
         return self is not SubProtocol.DEFAULT
 
+    @property
+    def learns(self) -> bool:
+        """Whether tasks can be learned before they move, so that an assignment is a complete target."""
+        return self is SubProtocol.EXTENSIBLE
+
 
 _VERSIONS: Final = {
     SubProtocol.DEFAULT: 0,

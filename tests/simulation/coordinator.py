@@ -62,6 +62,10 @@ class Coordinator:
         return SubProtocol(self._group.protocol) if self._group.protocol else None
 
     @property
+    def learns(self) -> bool:
+        return self.protocol is not None and self.protocol.learns
+
+    @property
     def leader(self) -> str | None:
         leader = self._group.leader
         return None if leader is None else self._group.members[leader].name

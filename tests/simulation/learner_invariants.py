@@ -13,7 +13,7 @@ from simulation.rounds import Lessons, Round
 from simulation.shares import by_slots, kept_by_draining
 
 from airflow_provider.assignment.learners.model import LearnedRule
-from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -43,7 +43,7 @@ def check_round(before: Round | None, now: Round, longest_ms: int) -> None:
 def check_at_rest(world: World) -> None:
     """Check all rules about a group at rest."""
     nothing_is_learned_at_rest({process.name: process.tasks.learning for process in world.members})
-    if world.coordinator.protocol is SubProtocol.EXTENSIBLE and not world.status.given_up:
+    if world.coordinator.learns and not world.status.given_up:
         jobs = world.jobs.newest.stateful
         held = {process.name: process.tasks.held for process in world.members}
         stateful_tasks_are_shared_out_by_slots_too(

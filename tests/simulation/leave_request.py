@@ -8,7 +8,7 @@ from airflow_provider.group.classic.member.events import LeaveSoonRequested
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.state.records import ControlAction, ControlRecord
-from airflow_provider.values.model import SubProtocol, Tasks
+from airflow_provider.values.model import Tasks
 from airflow_provider.worker.endings.leave_request import ASKED, LeaveRequest
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Asked:
             stopping=state.stopping,
             settled=False,
             leaving=False,
-            learns=state.protocol is SubProtocol.EXTENSIBLE,
+            learns=state.learns,
         )
 
     def drain(self) -> None:

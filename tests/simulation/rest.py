@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from simulation.group import GroupState
 
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.values.model import SubProtocol
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -48,7 +47,7 @@ def _slots_are_filled(members: Sequence[Process]) -> bool:
     if all(each == 1 for of_worker in taken for each in of_worker) and len(set(all_slots)) == 1:
         shares = list(map(len, taken))
         filled = sum(shares) // len(shares) < all_slots[0] or min(shares) >= all_slots[0]
-        stateful = world.jobs.newest.stateful if world.coordinator.protocol is SubProtocol.EXTENSIBLE else ()
+        stateful = world.jobs.newest.stateful if world.coordinator.learns else ()
         return filled or (bool(stateful) and not _can_fill_a_slot(members, stateful))
     if world.jobs.newest.stateful or world.jobs.weighed:
         return True

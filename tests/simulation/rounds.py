@@ -22,7 +22,6 @@ from airflow_provider.values.model import (
     Epoch,
     GenerationId,
     MemberId,
-    SubProtocol,
     TaskId,
     Tasks,
     WorkerId,
@@ -245,7 +244,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
     told = {WorkerId(worker): codec.decode_assignment(data) for worker, data in seen.sent.items()}
     targets, lessons, kept, told_kept = None, None, dict[WorkerId, Tasks](), dict[WorkerId, Tasks]()
     failed = computed.failed
-    if seen.protocol is SubProtocol.EXTENSIBLE:
+    if seen.protocol.learns:
         owned = {worker: state.owned.tasks() - computed.ended for worker, state in said.items()}
         revoked = {worker: each.revoked.tasks() for worker, each in told.items()}
         kept = {worker: state.owned.tasks() & failed for worker, state in said.items()}

@@ -90,7 +90,7 @@ class ClassicRecord(GroupRecord):
 
     @property
     def learns(self) -> bool:
-        return self.protocol is SubProtocol.EXTENSIBLE
+        return self.protocol.learns
 
     @property
     def waiting_by_worker(self) -> Mapping[WorkerId, Tasks]:

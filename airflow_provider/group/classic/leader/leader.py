@@ -81,7 +81,7 @@ def lead(call: Call) -> LeaderAnswer:
         assignments = dict.fromkeys(names.values(), behind)
         return LeaderAnswer(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
-    said = extensible_round.wishes(states, call.last_record) if call.protocol is SubProtocol.EXTENSIBLE else ""
+    said = extensible_round.wishes(states, call.last_record) if call.protocol.learns else ""
     cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, wishes=said, otherwise=call.reason)
     answers, record = _lead(call, names, leader, states, header, cause)
     assignments = {member_id: codec.encode_assignment(answers[name]) for name, member_id in names.items()}
@@ -90,9 +90,8 @@ def lead(call: Call) -> LeaderAnswer:
 
 def _header(call: Call, leader_url: str) -> Assignment | ExtensibleAssignment:
     """What is the same in all assignments."""
-    if call.protocol is SubProtocol.EXTENSIBLE:
-        return ExtensibleAssignment(leader=call.leader, leader_url=leader_url, config_offset=call.config_offset)
-    return Assignment(
+    kind = ExtensibleAssignment if call.protocol.learns else Assignment
+    return kind(
         version=call.protocol.version, leader=call.leader, leader_url=leader_url, config_offset=call.config_offset
     )
 

@@ -166,6 +166,11 @@ class MemberState(CommonState, frozen=True, kw_only=True):
     def is_leader(self) -> bool:
         return self.member_id != UNKNOWN_MEMBER_ID and self.member_id == self.leader
 
+    @property
+    def learns(self) -> bool:
+        """Whether the group learns tasks before they move."""
+        return self.protocol is not None and self.protocol.learns
+
     def next_deadline(self) -> int | None:
         """When the member has to be called again if nothing else happens."""
         due = (

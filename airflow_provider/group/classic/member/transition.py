@@ -32,7 +32,7 @@ class Transition(Requesting):
             return
         if state.protocol is SubProtocol.DEFAULT:
             self.stop(state.owned, StopReason.EAGER)
-        elif state.protocol is SubProtocol.EXTENSIBLE:
+        elif state.learns:
             self.stop(state.lessons.to_stop(state.settings.learned), StopReason.LEARNED)
         if not self.state.stopping:
             self.send_join(state.rejoin_reason)

@@ -55,7 +55,7 @@ from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.task_progress.progress import spoken_epoch
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
-from airflow_provider.values.model import SubProtocol, TaskId, Tasks
+from airflow_provider.values.model import TaskId, Tasks
 from airflow_provider.values.saved import CLASSIC
 
 
@@ -142,7 +142,7 @@ class GroupMember(Driving[MemberState]):
             stopping=state.stopping,
             settled=whole and state.phase is Phase.STABLE,
             leaving=state.phase is Phase.LEAVING,
-            learns=state.protocol is SubProtocol.EXTENSIBLE,
+            learns=state.learns,
         )
 
     def _save(self) -> Saved:
