@@ -81,6 +81,8 @@ class SubProtocol(str, Enum):
     """v2, as v1 on the wire (KIP-507)."""
     EXTENSIBLE = "extensible"
     """v3, in which tasks can be learned before they move (:mod:`airflow_provider.group.classic.wire.extensible`)."""
+    COMPRESSED = "compressed"
+    """v4, as v3 in everything but its bytes, which are fewer (:mod:`airflow_provider.group.classic.wire.v4`)."""
 
     @property
     def version(self) -> int:
@@ -95,7 +97,14 @@ class SubProtocol(str, Enum):
     @property
     def learns(self) -> bool:
         """Whether tasks can be learned before they move, so that an assignment is a complete target."""
-        return self is SubProtocol.EXTENSIBLE
+        return self in (SubProtocol.EXTENSIBLE, SubProtocol.COMPRESSED)
+
+    @property
+    def recorded(self) -> SubProtocol:
+        """The one by whose rules the group behaves. It stands in records and in saved memberships, because an older
+        release, which may read them, does not know one that only has other bytes.
+        """
+        return SubProtocol.EXTENSIBLE if self is SubProtocol.COMPRESSED else self
 
 
 _VERSIONS: Final = {
@@ -103,6 +112,7 @@ _VERSIONS: Final = {
     SubProtocol.COMPATIBLE: 1,
     SubProtocol.SESSIONED: 2,
     SubProtocol.EXTENSIBLE: 3,
+    SubProtocol.COMPRESSED: 4,
 }
 
 
@@ -125,6 +135,7 @@ _OFFERED: Final = {
     ConnectProtocol.COMPATIBLE: (SubProtocol.COMPATIBLE, SubProtocol.DEFAULT),
     ConnectProtocol.SESSIONED: (SubProtocol.SESSIONED, SubProtocol.COMPATIBLE, SubProtocol.DEFAULT),
     ConnectProtocol.EXTENSIBLE: (
+        SubProtocol.COMPRESSED,
         SubProtocol.EXTENSIBLE,
         SubProtocol.SESSIONED,
         SubProtocol.COMPATIBLE,

@@ -16,7 +16,7 @@ from typing import Final
 from airflow_provider.values.model import HIGHEST_INDEX, NO_TASKS, PLANNER_INDEX, LocalProtocolError, TaskId, Tasks
 from airflow_provider.values.recent import Recent
 
-_LONGEST_NAME: Final = 2**15 - 1
+LONGEST_NAME: Final = 2**15 - 1
 """In bytes: the most that a text has in v0 to v2, and in the records of the same jobs."""
 _SIZE: Final = 2
 _NUMBER: Final = 4
@@ -71,8 +71,8 @@ class PackedTasks:
         lengths, of_each, indexes = found._lengths(), found._of_each(), found.indexes()
         if sum(lengths) != len(names):
             raise ValueError(f"sizes add up to {sum(lengths)} bytes, names have {len(names)}")
-        if len(names) > _LONGEST_NAME < max(lengths):
-            raise ValueError(f"sizes has {max(lengths)}, a name has at most {_LONGEST_NAME} bytes")
+        if len(names) > LONGEST_NAME < max(lengths):
+            raise ValueError(f"sizes has {max(lengths)}, a name has at most {LONGEST_NAME} bytes")
         if len(of_each) != len(lengths):
             raise ValueError(f"counts has {len(of_each)} entries for {len(lengths)} jobs")
         if min(of_each, default=0) < 0:
@@ -174,8 +174,8 @@ def _encoded(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
     except UnicodeEncodeError as wrong:
         raise LocalProtocolError(f"the name of a job has no UTF-8 form: {wrong.reason}") from None
     sizes = list(map(len, jobs if names.isascii() else map(str.encode, jobs)))
-    if len(names) > _LONGEST_NAME < max(sizes):
-        raise LocalProtocolError(f"the name of a job takes {max(sizes)} bytes, at most {_LONGEST_NAME} can be sent")
+    if len(names) > LONGEST_NAME < max(sizes):
+        raise LocalProtocolError(f"the name of a job takes {max(sizes)} bytes, at most {LONGEST_NAME} can be sent")
     return names, struct.pack(f"<{len(sizes)}H", *sizes)
 
 

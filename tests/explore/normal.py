@@ -7,8 +7,8 @@ What is made equal, and why that loses nothing:
 
 - *Times* count from now. A past time becomes now where the product only asks whether it is past; where it adds to a
   time (``FLOORS``), it becomes the latest time with which the sum is past, too.
-- *Member ids* are numbered by worker, in order: the product only asks whether two are equal. A new id is one that
-  nobody has or remembers.
+- *Member ids*, also those in bytes, are numbered by worker, in order: the product only asks whether two are equal. A
+  new id is one that nobody has or remembers.
 - *Generations and epochs*, also those in bytes (module ``epochs``), are lowered together so that the lowest is 1: the
   product only compares, subtracts and adds them.
 - *Texts* for people are left out: reasons, and the record's moves and lessons.
@@ -24,7 +24,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, cast
 
-from explore.epochs import epoch_in, lowered
+from explore.epochs import closed, epoch_in, lowered, opened
 from explore.group import Group
 from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process, Topics
 
@@ -82,8 +82,11 @@ class Node:
         def count(name: str, leaf: Any) -> Any:
             if name in COUNTS and leaf > 0:
                 counts.append(leaf)
-            if isinstance(leaf, bytes) and (epoch := epoch_in(name, leaf)):
-                counts.append(epoch)
+            if isinstance(leaf, bytes):
+                for each in _MEMBER_ID.findall(repr(opened(name, leaf))):
+                    self.ids |= 1 << _bit(each)
+                if epoch := epoch_in(name, leaf):
+                    counts.append(epoch)
             return leaf
 
         rebuilt(value, count)
@@ -191,8 +194,12 @@ def _plain_leaf(name: str, leaf: Any, names: Mapping[str, str], down: int) -> An
         if isinstance(leaf, str):
             return names.get(leaf, leaf)
         if isinstance(leaf, bytes):
-            return _MEMBER_ID_BYTES.sub(lambda found: names.get(found[0].decode(), found[0].decode()).encode(), leaf)
+            return closed(name, _MEMBER_ID_BYTES.sub(lambda found: _renamed(found[0], names), opened(name, leaf)))
     return leaf
+
+
+def _renamed(member_id: bytes, names: Mapping[str, str]) -> bytes:
+    return names.get(member_id.decode(), member_id.decode()).encode()
 
 
 _MEMBER_ID_BYTES = re.compile(_MEMBER_ID.pattern.encode())

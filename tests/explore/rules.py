@@ -21,7 +21,7 @@ from airflow_provider.assignment.learners.model import DEFAULT_LIMITS
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.holding import StopReason
 from airflow_provider.group.machine.events import StopTasks
-from airflow_provider.values.model import NO_TASKS, TaskId
+from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId
 
 
 class BrokenError(AssertionError):
@@ -151,7 +151,7 @@ def check_round(world: World, sync: Sync, scope: Scope) -> None:
         raise BrokenError(OWN_EPOCH, f"generation {group.generation} is epoch {record.epoch}, after {stored.epoch}")
     seen = RoundSeen(
         generation=group.generation,
-        protocol=record.protocol,
+        protocol=SubProtocol(group.protocol),
         leader=record.leader,
         leader_member=record.leader_member,
         joined={member.worker: dict(member.protocols)[group.protocol] for member in group.members},

@@ -8,6 +8,7 @@ from typing import Any
 
 from embedded_bytes import decode_assignment
 from explore import rules
+from explore.epochs import CODECS
 from explore.moves import Kind, Move, moves, ready_for
 from explore.normal import Node, World
 from explore.process import Reaction
@@ -16,13 +17,10 @@ from explore.space import Space
 from explore.values import NOW, TICK, Flight, Join, Sync, Way
 
 from airflow_provider.group.classic.member.events import PublishGroup
-from airflow_provider.group.classic.wire import v3
-from airflow_provider.group.classic.wire.extensible import VERSION
 from airflow_provider.group.machine.events import ArmTimer, Command, Event
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.model import NO_TASKS
 
-_EXTENSIBLE = VERSION.to_bytes(2, "big")
 _HIDDEN = frozenset(
     {"now_ms", "seq", "node", "last_record", "metadata", "protocols", "members", "record", "config_offset", "protocol"}
 )
@@ -155,8 +153,8 @@ def _value(value: Any) -> str:
     if isinstance(value, bytes):
         if not value:
             return "nothing"
-        if value.startswith(_EXTENSIBLE):
-            whole = v3.decode_assignment(value)
+        if codec := CODECS.get(value[:2]):
+            whole = codec.decode_assignment(value)
             target = NO_TASKS if whole.target is None else whole.target.tasks()
             return f"={_value(target)} learns {_value(whole.learning.tasks())}"
         told = decode_assignment(value)

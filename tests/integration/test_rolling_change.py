@@ -55,7 +55,7 @@ async def test_nothing_is_lost_and_nothing_runs_twice(fleet: MakeFleet, walk: Se
         for setting in walk[1:]:
             for worker in WORKERS:
                 await restart(group, worker, setting)
-            assert group.record.protocol is setting.offered[0], group.story()
+            assert group.record.protocol is setting.offered[0].recorded, group.story()
         assert not overlaps(await group.steps()), group.story()
         for worker in WORKERS:
             assert "a fault of this program" not in group.log_of(worker)

@@ -24,6 +24,7 @@ from simulation.invariants import BrokenError
 from simulation.jobs import of_one_slot, unweighed
 from simulation.lacking import LONGEST_WAIT_MS
 from simulation.learner_actions import Role, Step
+from simulation.older import OLDER
 from simulation.world import NO_LIMIT, SETTINGS, World
 
 from airflow_provider.assignment.learners.model import LearnedRule, Limits
@@ -168,7 +169,8 @@ PLANS = {
     "sparkless": Plan(lossy=False, troubles=False, moves=False, namesakes=False, sparkless=True),
     "sparkless-wild": Plan(sparkless=True),
     "sparkless-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), converges_within=MANY, sparkless=True),
-    "rolling": Plan(protocols=tuple(ConnectProtocol), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
+    "mixed-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE, OLDER), converges_within=MANY),
+    "rolling": Plan(protocols=(*ConnectProtocol, OLDER), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
 }
 """By the names for ``make simulate PLAN=``."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import permutations
 
 import pytest
+from simulation.older import OLDER
 from simulation.world import World
 
 from airflow_provider.assignment.model import Absence, LeaveReason
@@ -46,7 +47,7 @@ def is_lost_and_back(world: World, worker: str, protocol: ConnectProtocol) -> No
 
 
 @pytest.mark.parametrize("way", [restarts_in_order, is_killed_and_back, is_lost_and_back])
-@pytest.mark.parametrize(("before", "after"), tuple(permutations(ConnectProtocol, 2)))
+@pytest.mark.parametrize(("before", "after"), tuple(permutations((*ConnectProtocol, OLDER), 2)))
 def test_nothing_is_lost_and_nothing_runs_twice(
     before: ConnectProtocol, after: ConnectProtocol, way: Callable[[World, str, ConnectProtocol], None]
 ) -> None:
@@ -108,5 +109,5 @@ def test_all_streams_run_on_where_workers_differ_in_slots() -> None:
         restarts_in_order(world, worker, ConnectProtocol.EXTENSIBLE)
         world.run_until(lambda: world.settled and len(world.coordinator.members) == len(slots))
         assert {each: len(world.running(each)) for each in slots} == slots
-    assert world.coordinator.protocol is SubProtocol.EXTENSIBLE
+    assert world.coordinator.protocol is SubProtocol.COMPRESSED
     is_at_rest(world)

@@ -6,15 +6,17 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from strict_patching import be_strict
 from turned_clock import CLOCK, TurnedLoop
 
-from airflow_provider.group.classic.wire import fields
+from airflow_provider.group.classic.wire import columns, fields
 from airflow_provider.values import packed_tasks, recent
+from airflow_provider.values.recent import Recent
 
 _HERE = Path(__file__).parent
 # What tests import stands beside the tests of what it is for, and is imported by name from any folder.
@@ -54,11 +56,20 @@ def nothing_kept() -> Iterator[None]:
     """What is written is read, and what was read is read again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent, "_MOST_BYTES", 0)
-        for known in (fields.READ, packed_tasks.PACKED, packed_tasks.UNPACKED):
+        for known in _KEPT:
             known.clear()
         yield
-    for known in (fields.READ, packed_tasks.PACKED, packed_tasks.UNPACKED):
+    for known in _KEPT:
         known.clear()
+
+
+_KEPT: Final[Sequence[Recent[Any, Any]]] = (
+    fields.READ,
+    packed_tasks.PACKED,
+    packed_tasks.UNPACKED,
+    columns.WRITTEN,
+    columns.READ,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -54,6 +54,7 @@ class ClassicRecord(GroupRecord):
     A returning static member reads from it what it owns, and a new leader continues with the old one's memory.
 
     :param leader_member: the leader's member id
+    :param protocol: the one by whose rules it was led (:attr:`.SubProtocol.recorded`)
     :param memory: what the leader carries to the next round
     :param learner_memory: the same, including what it remembers of learners; None in a group where nothing is learned
     :param slots: the members' slots, as far as the leader knew them; empty if all of these are equal

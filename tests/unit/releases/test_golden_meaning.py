@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from stand_ins import IdleListener
 
 from airflow_provider.group.classic.member.lessons import Lessons
 from airflow_provider.group.classic.member.saved import resume
-from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.classic.wire import v3, v4
 from airflow_provider.group.declarative.assignors.facts import decode_facts
 from airflow_provider.group.declarative.assignors.remembered import decode_remembered
 from airflow_provider.group.declarative.member import saved as declarative_saved
@@ -55,6 +56,7 @@ Document = Mapping[str, Any]
 GOLDEN: Final = Path(__file__).parent / "golden"
 DOCUMENTS: Final = json.loads((GOLDEN / "0.1.3.json").read_text())
 BYTES: Final = json.loads((GOLDEN / "bytes-0.1.3.json").read_text())
+COMPRESSED: Final = json.loads((GOLDEN / "compressed-0.1.3.json").read_text())
 READ: Final[Mapping[str, Callable[[Document], object]]] = {
     "JobDefinition": JobDefinition.from_json,
     "removed": lambda written: Removal.from_json(written[REMOVED]),
@@ -180,6 +182,13 @@ def test_workers_of_two_releases_understand_each_other() -> None:
     said = {each["type"]: each["written"] for each in BYTES}
     assert v3.decode_metadata(bytes.fromhex(said["extensible metadata"]["bytes"])) == SAID
     assert v3.decode_assignment(bytes.fromhex(said["extensible assignment"]["bytes"])) == SENT
+
+
+def test_workers_of_two_releases_understand_each_other_when_they_compress() -> None:
+    """The bytes are not compared: another zlib may make others of the same."""
+    said = {each["type"]: each["written"] for each in COMPRESSED}
+    assert v4.decode_metadata(bytes.fromhex(said["compressed metadata"]["bytes"])) == replace(SAID, version=4)
+    assert v4.decode_assignment(bytes.fromhex(said["compressed assignment"]["bytes"])) == replace(SENT, version=4)
 
 
 def test_what_a_coordinator_keeps_is_read_as_it_was_meant() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from airflow_provider.group.classic.wire import v1, v3
+from airflow_provider.group.classic.wire import Codec, columns, v1, v3, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.values import recent
 from airflow_provider.values.model import NO_TASKS, Assignment, ConfigOffset, TaskId, Tasks, WorkerState
@@ -71,14 +73,39 @@ def test_what_stands_behind_the_same_tasks_is_read() -> None:
             assert v1.decode_assignment(v1.encode_assignment(told)) == told
 
 
-def test_a_target_comes_back_as_what_is_owned() -> None:
+@pytest.mark.parametrize(("codec", "version"), [(v3, 3), (v4, 4)])
+def test_a_target_comes_back_as_what_is_owned(codec: Codec[Any, Any], version: int) -> None:
     """The very set: to compare it with what is remembered then takes no look at its tasks."""
-    target = share(1, 2)
-    told = v3.decode_assignment(v3.encode_assignment(ExtensibleAssignment(target=PackedTasks.of(target))))
+    target = share(1, 100 + version)
+    sent = ExtensibleAssignment(version=version, target=PackedTasks.of(target))
+    told = codec.decode_assignment(codec.encode_assignment(sent))
     assert told.target is not None
-    said = v3.decode_metadata(v3.encode_metadata(ExtensibleState(owned=told.target)))
+    said = codec.decode_metadata(codec.encode_metadata(ExtensibleState(version=version, owned=told.target)))
     assert said.owned.tasks() is target
-    assert PackedTasks.of(target) is PackedTasks.of(share(1, 2))
+    assert PackedTasks.of(target) is PackedTasks.of(share(1, 100 + version))
+
+
+def test_the_same_tasks_are_compressed_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader sends a worker its tasks, the worker says that it has them, and gets them again."""
+    tasks = PackedTasks.of(share(1, 2, 3))
+    sent = v4.encode_assignment(ExtensibleAssignment(version=4, target=tasks))
+    said = v4.encode_metadata(ExtensibleState(version=4, owned=tasks))
+    for name in ("_names", "_small_names", "_make_names", "_counts_and_indexes", "_read_numbers"):
+        monkeypatch.setattr(columns, name, None)  # who calls it fails
+    assert v4.decode_metadata(said).owned is v4.decode_assignment(sent).target is tasks
+    assert v4.encode_assignment(ExtensibleAssignment(version=4, target=tasks)) == sent
+
+
+def test_tasks_of_others_are_kept_once_they_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a new leader has them, which sends them back as they are."""
+    tasks = PackedTasks.of(share(4, 5))
+    said = v4.encode_metadata(ExtensibleState(version=4, owned=tasks))
+    columns.WRITTEN.clear()
+    columns.READ.clear()
+    owned = v4.decode_metadata(said).owned
+    assert owned == tasks
+    monkeypatch.setattr(columns, "_names", None)
+    assert v4.encode_metadata(ExtensibleState(version=4, owned=owned)) == said
 
 
 def test_tasks_in_another_order_come_out_in_ours() -> None:

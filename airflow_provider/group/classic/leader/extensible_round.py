@@ -1,4 +1,4 @@
-"""Leads a round of version 3, in which tasks are learned before they move, and each worker is sent its target."""
+"""Leads a round of version 3 or 4, in which tasks are learned before they move, and each worker is sent its target."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _record(
         generation=call.generation,
         leader=leader,
         leader_member=call.leader,
-        protocol=call.protocol,
+        protocol=call.protocol.recorded,
         config_offset=call.config_offset,
         members=names,
         assignment=decided.target,

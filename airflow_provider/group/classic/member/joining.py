@@ -233,8 +233,8 @@ def _complete(member: Transition, assignment: Assignment | ExtensibleAssignment)
 
 
 def _adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
-    """Adopt an assignment of v3. It tells a member that returns to a stable group what it owns, without the record;
-    only how long the delay has run is taken from that, if it is here.
+    """Adopt an assignment of v3 or v4. It tells a member that returns to a stable group what it owns, without the
+    record; only how long the delay has run is taken from that, if it is here.
     """
     state = member.state
     begun_at = member.now

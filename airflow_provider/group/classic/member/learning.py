@@ -1,4 +1,4 @@
-"""How a member takes part in learning: tasks are warmed up on their new worker before they move (version 3).
+"""How a member takes part in learning: tasks are warmed up on their new worker before they move (from version 3).
 
 An assignment says what a member learns, and which of its tasks others learn. A member that has become ready for a task
 joins again, so that the leader can let the task move. If its owner knows of that before it joins the round, it stops

@@ -19,7 +19,7 @@ the assignment has a delay, everybody joins again when it has ended. Other membe
 heartbeats, which are therefore frequent for a while after each round, and brought forward when the status topic hints
 at a rebalance.
 
-In the extensible protocol (v3) an assignment is complete, and it may say that a task is learned before it moves
+In the extensible protocol (v3 and v4) an assignment is complete, and it may say that a task is learned before it moves
 (:mod:`~.learning`).
 
 In the eager protocol (v0) an assignment is complete, and a member stops everything before it joins.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider.group.classic.member.state import MemberState
-from airflow_provider.group.classic.wire import CONNECTS, EXTENSIBLE, extensible
+from airflow_provider.group.classic.wire import CONNECTS, LEARNING, extensible
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
 from airflow_provider.group.holding import Predecessor
 from airflow_provider.values.model import (
@@ -23,20 +23,21 @@ def offers(state: MemberState, now_ms: int) -> tuple[tuple[str, bytes], ...]:
     return tuple(
         (
             offer.value,
-            _extensible(state, now_ms) if offer is SubProtocol.EXTENSIBLE else _connects(state, offer, now_ms),
+            _extensible(state, offer, now_ms) if offer.learns else _connects(state, offer, now_ms),
         )
         for offer in state.settings.protocol.offered
     )
 
 
-def _extensible(state: MemberState, now_ms: int) -> bytes:
-    """Metadata of v3. The epoch changes with each round, so they differ from those of the last join; when a delay has
-    ended, that makes the coordinator rebalance.
+def _extensible(state: MemberState, offer: SubProtocol, now_ms: int) -> bytes:
+    """Metadata of v3 and v4. The epoch changes with each round, so they differ from those of the last join; when a
+    delay has ended, that makes the coordinator rebalance.
     """
     learning, progress = extensible.learning(state.lessons.how_far())
     ready = state.lessons.ready(state.settings.ready_from)
-    return EXTENSIBLE.encode_metadata(
+    return LEARNING[offer].encode_metadata(
         ExtensibleState(
+            version=offer.version,
             url=state.settings.url if state.url is None else state.url,
             config_offset=state.config_offset,
             owned=PackedTasks.of(_predecessors(state, now_ms) if state.returning else state.owned),

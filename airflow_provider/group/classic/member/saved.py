@@ -44,7 +44,7 @@ def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
         "former_id": state.former_id,
         "generation": state.generation,
         "leader": state.leader,
-        "protocol": state.protocol.value if state.protocol else None,
+        "protocol": state.protocol.recorded.value if state.protocol else None,
         "last_completed": state.last_completed,
         "last_leader": state.last_leader,
         "epoch": state.epoch,

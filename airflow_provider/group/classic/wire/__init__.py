@@ -2,10 +2,10 @@
 
 The coordinator passes these bytes on unread, and says which of the offered versions it has chosen for the round. Each
 version is a module with the four functions of a :class:`Codec`, and :data:`CODECS` is the table of them. Connect's own
-versions (:data:`CONNECTS`) share their values; :data:`EXTENSIBLE` has values of its own.
+versions (:data:`CONNECTS`) share their values. So do those in which tasks are learned (:data:`LEARNING`).
 
 Decoding a peer's bytes raises ``MalformedEmbeddedError`` and nothing else. It takes time and memory of at most a small
-multiple of their size.
+multiple of their size; in v4, of their size when they are unpacked, which has a limit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from airflow_provider.group.classic.wire import v0, v1, v3
+from airflow_provider.group.classic.wire import v0, v1, v3, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.values.model import Assignment, SubProtocol, WorkerState
 
@@ -54,8 +54,11 @@ CONNECTS: Final[Mapping[SubProtocol, Codec[WorkerState, Assignment]]] = {
     SubProtocol.COMPATIBLE: v1,
     SubProtocol.SESSIONED: v1,  # v2 differs from v1 by its number only
 }
-EXTENSIBLE: Final[Codec[ExtensibleState, ExtensibleAssignment]] = v3
-CODECS: Final[Mapping[SubProtocol, Codec[Any, Any]]] = {**CONNECTS, SubProtocol.EXTENSIBLE: EXTENSIBLE}
+LEARNING: Final[Mapping[SubProtocol, Codec[ExtensibleState, ExtensibleAssignment]]] = {
+    SubProtocol.EXTENSIBLE: v3,
+    SubProtocol.COMPRESSED: v4,
+}
+CODECS: Final[Mapping[SubProtocol, Codec[Any, Any]]] = {**CONNECTS, **LEARNING}
 _BY_VERSION: Final[Mapping[int, Codec[Any, Any]]] = {protocol.version: codec for protocol, codec in CODECS.items()}
 
 

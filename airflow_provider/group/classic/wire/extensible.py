@@ -1,7 +1,8 @@
-"""The values of v3, ``extensible``: what a worker and its leader send each other where tasks can be learned.
+"""The values of v3, ``extensible``, and v4, ``compressed``: what a worker and its leader send each other where tasks
+can be learned.
 
-An assignment of v1 and v2 is a difference; one of v3 is complete. So its bytes alone tell a worker what it owns, even
-one that comes back to a stable group and gets the assignment of the last round.
+An assignment of v1 and v2 is a difference; one of v3 and v4 is complete. So its bytes alone tell a worker what it owns,
+even one that comes back to a stable group and gets the assignment of the last round.
 
 Owning and learning are kept apart: what a worker learns belongs to another worker, or to nobody.
 """

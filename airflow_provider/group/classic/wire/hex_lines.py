@@ -28,7 +28,7 @@ def decode_assignment_line(line: bytes) -> dict[str, Any]:
 
 
 def metadata_to_json(state: WorkerState | ExtensibleState) -> dict[str, Any]:
-    """Metadata as JSON: the keys of v0 to v2, and for v3 those that it adds."""
+    """Metadata as JSON: the keys of v0 to v2, and from v3 on those that it adds."""
     if isinstance(state, ExtensibleState):
         return _extensible_metadata_to_json(state)
     return {
@@ -40,7 +40,7 @@ def metadata_to_json(state: WorkerState | ExtensibleState) -> dict[str, Any]:
 
 
 def assignment_to_json(assignment: Assignment | ExtensibleAssignment) -> dict[str, Any]:
-    """An assignment as JSON: the keys of v0 to v2, and for v3 those that it adds."""
+    """An assignment as JSON: the keys of v0 to v2, and from v3 on those that it adds."""
     if isinstance(assignment, ExtensibleAssignment):
         return _extensible_assignment_to_json(assignment)
     return {

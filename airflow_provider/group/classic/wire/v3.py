@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from airflow_provider.group.classic.wire import flatbuffer
@@ -18,11 +19,11 @@ from airflow_provider.group.classic.wire.flatbuffer import BOOL, F64, I16, I32, 
 from airflow_provider.values.model import ConfigOffset, Epoch, LocalProtocolError, MalformedEmbeddedError
 from airflow_provider.values.packed_tasks import NOTHING, PackedTasks
 
-_TASKS: Final = flatbuffer.slots("names", "sizes", "counts", "indexes")
-_METADATA: Final = flatbuffer.slots(
+TASKS: Final = flatbuffer.slots("names", "sizes", "counts", "indexes")
+METADATA: Final = flatbuffer.slots(
     "url", "config_offset", "owned", "learning", "progress", "ready", "leaving", "slots", "weight", "epoch", "failed"
 )
-_ASSIGNMENT: Final = flatbuffer.slots(
+ASSIGNMENT: Final = flatbuffer.slots(
     "error",
     "leader",
     "leader_url",
@@ -37,6 +38,8 @@ _ASSIGNMENT: Final = flatbuffer.slots(
     "epoch",
 )
 _VERSION: Final = struct.Struct(">h")
+WriteSet = Callable[[PackedTasks], Piece | None]
+ReadSet = Callable[[str], PackedTasks | None]
 
 
 def encode_metadata(state: ExtensibleState) -> bytes:
@@ -44,24 +47,32 @@ def encode_metadata(state: ExtensibleState) -> bytes:
 
     :raises LocalProtocolError: for a value that the format can't carry
     """
+    return _message(state.version, metadata_table(state, _tasks))
+
+
+def metadata_table(state: ExtensibleState, tasks: WriteSet) -> Piece:
+    """The table ``Metadata``.
+
+    :param tasks: writes a set
+    :raises LocalProtocolError: for a value that the format can't carry
+    """
     _check_learning(state)
     progress = struct.pack(f"<{len(state.progress)}d", *state.progress)
-    return _message(
-        state.version,
+    return _table(
         {
             "url": _text(state.url, "url"),
             "config_offset": _number(I64, state.config_offset, -1),
-            "owned": _tasks(state.owned),
-            "learning": _tasks(state.learning),
+            "owned": tasks(state.owned),
+            "learning": tasks(state.learning),
             "progress": flatbuffer.packed(progress, F64.size) if any(state.progress) else None,
-            "ready": _tasks(state.ready),
+            "ready": tasks(state.ready),
             "leaving": None if state.leaving is None else flatbuffer.text(state.leaving, "leaving"),
             "slots": _count(I32, state.slots, None, "slots"),
             "weight": _count(F64, state.weight, None, "weight"),
             "epoch": _count(I64, state.epoch, None, "epoch"),
-            "failed": _tasks(state.failed),
+            "failed": tasks(state.failed),
         },
-        _METADATA,
+        METADATA,
     )
 
 
@@ -70,21 +81,30 @@ def decode_metadata(data: bytes) -> ExtensibleState:
 
     :raises MalformedEmbeddedError: naming the field and the byte at which it is
     """
-    version, table = _root(data, _METADATA)
-    learning = _read_tasks(table, "learning") or NOTHING
+    version, table = _root(data, METADATA)
+    return metadata_from(version, table, partial(_read_tasks, table))
+
+
+def metadata_from(version: int, table: Table, tasks: ReadSet) -> ExtensibleState:
+    """The inverse of :func:`metadata_table`.
+
+    :param tasks: reads the set that is the field with this name; None: it is absent
+    :raises MalformedEmbeddedError: naming the field and the byte at which it is
+    """
+    learning = tasks("learning") or NOTHING
     return ExtensibleState(
         version=version,
         url=table.text("url") or "",
         config_offset=ConfigOffset(table.number("config_offset", I64, -1)),
-        owned=_read_tasks(table, "owned") or NOTHING,
+        owned=tasks("owned") or NOTHING,
         learning=learning,
         progress=_read_progress(table, len(learning)),
-        ready=_read_tasks(table, "ready") or NOTHING,
+        ready=tasks("ready") or NOTHING,
         leaving=table.text("leaving"),
         slots=table.number("slots", I32, None, least=0),
         weight=table.number("weight", F64, None, least=0),
         epoch=_epoch(table),
-        failed=_read_tasks(table, "failed") or NOTHING,
+        failed=tasks("failed") or NOTHING,
     )
 
 
@@ -93,24 +113,28 @@ def encode_assignment(assignment: ExtensibleAssignment) -> bytes:
 
     :raises LocalProtocolError: for a value that the format can't carry
     """
+    return _message(assignment.version, assignment_table(assignment, _tasks))
+
+
+def assignment_table(assignment: ExtensibleAssignment, tasks: WriteSet) -> Piece:
+    """The table ``Assignment``, as :func:`metadata_table`."""
     target = assignment.target
-    return _message(
-        assignment.version,
+    return _table(
         {
             "error": _number(I16, assignment.error, 0),
             "leader": _text(assignment.leader, "leader"),
             "leader_url": _text(assignment.leader_url, "leader_url"),
             "config_offset": _number(I64, assignment.config_offset, -1),
-            "target": None if target is None else _tasks(target) or _NO_TASKS,
-            "revoked": _tasks(assignment.revoked),
+            "target": None if target is None else tasks(target) or _NO_TASKS,
+            "revoked": tasks(assignment.revoked),
             "delay_ms": _count(I32, assignment.delay_ms, 0, "delay_ms"),
-            "learning": _tasks(assignment.learning),
-            "learned": _tasks(assignment.learned),
+            "learning": tasks(assignment.learning),
+            "learned": tasks(assignment.learned),
             "another_round": _number(BOOL, assignment.another_round, False),
             "shutdown": _number(BOOL, assignment.shutdown, False),
             "epoch": _count(I64, assignment.epoch, None, "epoch"),
         },
-        _ASSIGNMENT,
+        ASSIGNMENT,
     )
 
 
@@ -119,18 +143,23 @@ def decode_assignment(data: bytes) -> ExtensibleAssignment:
 
     :raises MalformedEmbeddedError: naming the field and the byte at which it is
     """
-    version, table = _root(data, _ASSIGNMENT)
+    version, table = _root(data, ASSIGNMENT)
+    return assignment_from(version, table, partial(_read_tasks, table))
+
+
+def assignment_from(version: int, table: Table, tasks: ReadSet) -> ExtensibleAssignment:
+    """The inverse of :func:`assignment_table`, as :func:`metadata_from`."""
     return ExtensibleAssignment(
         version=version,
         error=table.number("error", I16, 0),
         leader=table.text("leader") or "",
         leader_url=table.text("leader_url") or "",
         config_offset=ConfigOffset(table.number("config_offset", I64, -1)),
-        target=_read_tasks(table, "target"),
-        revoked=_read_tasks(table, "revoked") or NOTHING,
+        target=tasks("target"),
+        revoked=tasks("revoked") or NOTHING,
         delay_ms=table.number("delay_ms", I32, 0, least=0),
-        learning=_read_tasks(table, "learning") or NOTHING,
-        learned=_read_tasks(table, "learned") or NOTHING,
+        learning=tasks("learning") or NOTHING,
+        learned=tasks("learned") or NOTHING,
         another_round=table.truth("another_round"),
         shutdown=table.truth("shutdown"),
         epoch=_epoch(table),
@@ -148,14 +177,35 @@ def _check_learning(state: ExtensibleState) -> None:
         raise LocalProtocolError("a task that has failed must also be in what the worker learns, and not be ready")
 
 
-def _message(version: int, fields: Mapping[str, Number | Piece | None], slots: Mapping[str, int]) -> bytes:
-    if not VERSION <= version < 2**15:
-        raise LocalProtocolError(f"version {version} is not of this format, which begins with {VERSION}")
+def _message(version: int, root: Piece) -> bytes:
+    return version_bytes(version, VERSION) + flatbuffer.finished(root)
+
+
+def version_bytes(version: int, first: int) -> bytes:
+    """How a message begins.
+
+    :param first: the first version of its format
+    """
+    if not first <= version < 2**15:
+        raise LocalProtocolError(f"version {version} is not of this format, which begins with {first}")
+    return _VERSION.pack(version)
+
+
+def read_version(data: bytes, first: int) -> int:
+    """The inverse of :func:`version_bytes`."""
+    if len(data) < _VERSION.size:
+        raise MalformedEmbeddedError(f"version at byte 0: needs {_VERSION.size} bytes, {len(data)} remain")
+    version = int(_VERSION.unpack_from(data)[0])
+    if version < first:
+        raise MalformedEmbeddedError(f"version at byte 0: {version} is not of this format, which begins with {first}")
+    return version
+
+
+def _table(fields: Mapping[str, Number | Piece | None], slots: Mapping[str, int]) -> Piece:
     try:
-        root = flatbuffer.table([fields[name] for name in slots])
+        return flatbuffer.table([fields[name] for name in slots])
     except struct.error:
         raise _too_wide(fields) from None
-    return _VERSION.pack(version) + flatbuffer.finished(root)
 
 
 def _too_wide(fields: Mapping[str, Number | Piece | None]) -> LocalProtocolError:
@@ -202,16 +252,12 @@ _NO_TASKS: Final = flatbuffer.table([])
 
 
 def _root(data: bytes, slots: Mapping[str, int]) -> tuple[int, Table]:
-    if len(data) < _VERSION.size:
-        raise MalformedEmbeddedError(f"version at byte 0: needs {_VERSION.size} bytes, {len(data)} remain")
-    version = _VERSION.unpack_from(data)[0]
-    if version < VERSION:
-        raise MalformedEmbeddedError(f"version at byte 0: {version} is not of this format, which begins with {VERSION}")
+    version = read_version(data, VERSION)
     return version, Table.root(data, _VERSION.size, slots)
 
 
 def _read_tasks(table: Table, field: str) -> PackedTasks | None:
-    inner = table.table(field, _TASKS)
+    inner = table.table(field, TASKS)
     if inner is None:
         return None
     names, sizes = inner.packed("names", 1), inner.packed("sizes", 2)

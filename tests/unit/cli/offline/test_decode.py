@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from waiting import DEADLINE_S
 
 from airflow_provider.cli.main import COMMANDS, main
-from airflow_provider.group.classic.wire import v3
+from airflow_provider.group.classic.wire import Codec, v3, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
 from airflow_provider.group.classic.wire.v1 import encode_assignment, encode_metadata
 from airflow_provider.values.model import Assignment, ConfigOffset, Epoch, TaskId, WorkerState, planner_of
@@ -118,21 +119,27 @@ EXTENSIBLE_ASSIGNMENT_JSON = {
 }
 
 
-def test_version_3_adds_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("codec", "version"), [(v3, 3), (v4, 4)], ids=["extensible", "compressed"])
+def test_versions_3_and_4_add_keys(
+    codec: Codec[ExtensibleState, ExtensibleAssignment],
+    version: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     file = tmp_path / "dump"
     states = [EXTENSIBLE_STATE, ExtensibleState()]
-    file.write_text("\n".join(v3.encode_metadata(state).hex() for state in states))
+    file.write_text("\n".join(codec.encode_metadata(replace(state, version=version)).hex() for state in states))
     assert main(["decode", "metadata", str(file)]) == 0
     full, empty = answers(capsys)
-    assert full == EXTENSIBLE_STATE_JSON
+    assert full == json.loads(json.dumps(EXTENSIBLE_STATE_JSON).replace('"version": 3', f'"version": {version}'))
     assert empty.keys() == full.keys() > STATE_JSON.keys()
     assert (empty["assignment"], empty["learning"], empty["leaving"], empty["slots"]) == (None, [], None, None)
 
     words = [EXTENSIBLE_ASSIGNMENT, ExtensibleAssignment(error=1)]
-    file.write_text("\n".join(v3.encode_assignment(word).hex() for word in words))
+    file.write_text("\n".join(codec.encode_assignment(replace(word, version=version)).hex() for word in words))
     assert main(["decode", "assignment", str(file)]) == 0
     full, empty = answers(capsys)
-    assert full == EXTENSIBLE_ASSIGNMENT_JSON
+    assert full == EXTENSIBLE_ASSIGNMENT_JSON | {"version": version}
     assert empty.keys() == full.keys() > OWNED_JSON.keys()
     assert (empty["error"], empty["assigned"], empty["target"], empty["shutdown"]) == (1, [], None, False)
 

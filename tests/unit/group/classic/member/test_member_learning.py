@@ -1,10 +1,10 @@
-"""A member of a group that speaks version 3: it learns tasks before they move to it, and gives up what others learn."""
+"""A member of a group that speaks version 3 or 4: it learns tasks before they move, and gives up what others learn."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from member_script import NODE, OTHER, Script, tasks
@@ -27,7 +27,7 @@ from airflow_provider.group.classic.member.lessons import Lessons
 from airflow_provider.group.classic.member.saved import resume, save
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.classic.wire import EXTENSIBLE
+from airflow_provider.group.classic.wire import LEARNING, v3, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.group.holding import Predecessor, StopReason
 from airflow_provider.group.machine.events import (
@@ -57,8 +57,18 @@ A1 = TaskId("a", 1)
 BEGUN = KafkaErrorCode.REBALANCE_IN_PROGRESS
 
 
+@pytest.fixture(params=[SubProtocol.EXTENSIBLE, SubProtocol.COMPRESSED], autouse=True)
+def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SubProtocol:
+    """The protocol of the group: all is the same in both."""
+    monkeypatch.setattr(Learner, "protocol", request.param)
+    protocol: SubProtocol = request.param
+    return protocol
+
+
 class Learner(Script):
-    """A member that has joined a group of version 3."""
+    """A member that has joined a group in which tasks are learned."""
+
+    protocol: ClassVar = SubProtocol.EXTENSIBLE
 
     def __init__(self, settings: MemberSettings = LEARNS, **state: Any) -> None:
         super().__init__(settings, **state)
@@ -67,23 +77,24 @@ class Learner(Script):
     def told(self, target: str = "", learning: str = "", learned: str = "", **fields: Any) -> list[Command]:
         """The leader's word of the round that is complete now; the target is the whole."""
         self.epoch += 1
-        return self.feed(
-            Synced,
-            assignment=EXTENSIBLE.encode_assignment(
-                ExtensibleAssignment(
-                    leader=self.state.leader,
-                    target=PackedTasks.of(tasks(target)),
-                    learning=PackedTasks.of(tasks(learning)),
-                    learned=PackedTasks.of(tasks(learned)),
-                    epoch=Epoch(self.epoch),
-                    **fields,
-                )
-            ),
+        return self.synced_with(
+            ExtensibleAssignment(
+                leader=self.state.leader,
+                target=PackedTasks.of(tasks(target)),
+                learning=PackedTasks.of(tasks(learning)),
+                learned=PackedTasks.of(tasks(learned)),
+                epoch=Epoch(self.epoch),
+                **fields,
+            )
         )
+
+    def synced_with(self, assignment: ExtensibleAssignment) -> list[Command]:
+        whole = replace(assignment, version=self.protocol.version)
+        return self.feed(Synced, assignment=LEARNING[self.protocol].encode_assignment(whole))
 
     def round(self, target: str = "", learning: str = "", learned: str = "", **fields: Any) -> list[Command]:
         """A whole round."""
-        self.joined(self.state.generation + 1, protocol=SubProtocol.EXTENSIBLE)
+        self.joined(self.state.generation + 1, protocol=self.protocol)
         return self.told(target, learning, learned, **fields)
 
     def with_(self, target: str = "", learning: str = "", learned: str = "") -> Learner:
@@ -95,7 +106,11 @@ class Learner(Script):
 def said(commands: list[Command]) -> ExtensibleState:
     """What a member says of itself when it joins."""
     (join,) = (command for command in commands if isinstance(command, SendJoin))
-    return EXTENSIBLE.decode_metadata(dict(join.protocols)[SubProtocol.EXTENSIBLE.value])
+    offered = dict(join.protocols)
+    assert list(offered) == ["compressed", "extensible", "sessioned", "compatible", "default"]
+    whole, smaller = v3.decode_metadata(offered["extensible"]), v4.decode_metadata(offered["compressed"])
+    assert smaller == replace(whole, version=4)
+    return whole
 
 
 def of(commands: list[Command], *kinds: type[Command]) -> list[Command]:
@@ -238,7 +253,7 @@ def test_by_the_proposals_rule_an_owner_stops_all_that_is_learned_whenever_it_jo
 def test_what_ends_while_the_group_rebalances_is_not_started_again_by_a_target_that_names_it() -> None:
     member = Learner().with_("a0 a1")
     member.heartbeat(BEGUN)
-    member.joined(2, protocol=SubProtocol.EXTENSIBLE)
+    member.joined(2, protocol=member.protocol)
     member.feed(TasksFinished, tasks=tasks("a1"))
     commands = member.told("a0 a1 a2")
     assert of(commands, StartTasks) == [StartTasks(tasks=tasks("a2"), epoch=Epoch(2))]
@@ -248,9 +263,9 @@ def test_what_ends_while_the_group_rebalances_is_not_started_again_by_a_target_t
 def test_a_leader_that_is_behind_changes_nothing() -> None:
     member = Learner().with_("a0", "a1")
     member.heartbeat(BEGUN)
-    member.joined(2, protocol=SubProtocol.EXTENSIBLE)
+    member.joined(2, protocol=member.protocol)
     behind = ExtensibleAssignment(leader=OTHER, error=1)
-    commands = member.feed(Synced, assignment=EXTENSIBLE.encode_assignment(behind))
+    commands = member.synced_with(behind)
     assert of(commands, StartTasks, StopTasks, StartLearning, StopLearning) == []
     assert member.state.owned == tasks("a0")
     assert member.state.lessons.learning == tasks("a1")
@@ -347,8 +362,8 @@ def test_a_leader_that_names_no_target_has_sent_no_assignment() -> None:
     """What it owns is not known then: it goes on with what it has, and joins again."""
     member = Learner().with_("a0")
     member.heartbeat(BEGUN)
-    member.joined(2, protocol=SubProtocol.EXTENSIBLE)
-    commands = member.feed(Synced, assignment=EXTENSIBLE.encode_assignment(ExtensibleAssignment(leader=OTHER)))
+    member.joined(2, protocol=member.protocol)
+    commands = member.synced_with(ExtensibleAssignment(leader=OTHER))
     assert of(commands, Warn, StopTasks) == [
         Warn(
             message=f"the leader {OTHER!r} sent no assignment: target is missing, and no error says why; joining again"

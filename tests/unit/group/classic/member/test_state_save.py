@@ -83,6 +83,13 @@ def test_a_rebalance_that_is_heard_of_first_stops_nothing() -> None:
     assert [command for _, command in after.alarms(until=77_001_000) if isinstance(command, StopTasks)] == []
 
 
+def test_an_older_release_continues_a_membership_of_a_group_that_compresses() -> None:
+    """It has no name for that; and the group will speak what it knows when it has joined again."""
+    script = Script().stable("a0")
+    script.state = script.state.changed({"protocol": SubProtocol.COMPRESSED})
+    assert saved(script)["protocol"] == "extensible"
+
+
 def test_before_an_eager_rebalance_nothing_is_started_any_more() -> None:
     """Others are given it in that rebalance; in the process before it was not started."""
     script = Script().stable("a0", protocol=SubProtocol.DEFAULT)

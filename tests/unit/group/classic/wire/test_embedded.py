@@ -332,8 +332,8 @@ def test_each_sub_protocol_has_a_codec_that_writes_its_number() -> None:
     assert CODECS.keys() == set(SubProtocol)
     for protocol, codec in CODECS.items():
         state: WorkerState | ExtensibleState
-        if protocol is SubProtocol.EXTENSIBLE:
-            state = ExtensibleState(url="u", config_offset=ConfigOffset(9))
+        if protocol.learns:
+            state = ExtensibleState(version=protocol.version, url="u", config_offset=ConfigOffset(9))
         else:
             state = WorkerState(version=protocol.version, url="u", config_offset=ConfigOffset(9))
         assert codec.decode_metadata(codec.encode_metadata(state)) == state

@@ -14,7 +14,7 @@ from generated import extensible_generated
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.group.classic.wire import EXTENSIBLE, codec_of_bytes, v3
+from airflow_provider.group.classic.wire import codec_of_bytes, v3, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
 from airflow_provider.values.model import (
     LocalProtocolError,
@@ -121,7 +121,7 @@ class TestAccessors:
 def test_each_number_lies_at_a_multiple_of_its_size(state: ExtensibleState) -> None:
     """Counted from where the flatbuffer begins. Python does not care; readers in other languages refuse the bytes."""
     table = extensible_generated.Metadata.GetRootAs(v3.encode_metadata(state)[2:], 0)._tab
-    slots = list(v3._METADATA)
+    slots = list(v3.METADATA)
     assert table.Pos % 4 == 0
     for name, size in {"url": 4, "config_offset": 8, "slots": 4, "weight": 8, "epoch": 8}.items():
         assert (table.Pos + table.Offset(4 + 2 * slots.index(name))) % size == 0 or getattr(state, name) in (
@@ -197,11 +197,11 @@ class TestUnencodable:
 
 
 def test_bytes_say_of_which_version_they_are() -> None:
-    for version in (3, 4, 2**15 - 1):  # a later one is read like the last one known
-        data = v3.encode_assignment(ExtensibleAssignment(version=version))
-        assert codec_of_bytes(data) is EXTENSIBLE
+    assert codec_of_bytes(v3.encode_assignment(ExtensibleAssignment(version=3))) is v3
+    for version in (4, 5, 2**15 - 1):  # a later one is read like the last one known
+        assert codec_of_bytes(v4.encode_assignment(ExtensibleAssignment(version=version))) is v4
     for data in (b"\0\2", b"\xff\xff"):
-        assert codec_of_bytes(data) is not EXTENSIBLE
+        assert codec_of_bytes(data) not in (v3, v4)
 
 
 def test_a_thousand_tasks_take_a_millisecond() -> None:

@@ -41,7 +41,7 @@ def test_the_accessors_are_those_of_the_schemas(tmp_path: Path) -> None:
 def test_our_fields_are_those_of_the_schema(table: str) -> None:
     fields = re.search(rf"table {table} {{(.*?)}}", SCHEMA.read_text(), re.DOTALL)
     assert fields
-    assert tuple(getattr(v3, f"_{table.upper()}")) == tuple(re.findall(r"^  (\w+):", fields[1], re.MULTILINE))
+    assert tuple(getattr(v3, table.upper())) == tuple(re.findall(r"^  (\w+):", fields[1], re.MULTILINE))
 
 
 @compiler
@@ -99,9 +99,9 @@ class TestOfTheNextOnBytesOfToday:
     @given(state=states, fewer=st.integers(0, 10))
     def test_our_own_reader_does_without_what_an_older_schema_lacks(self, state: ExtensibleState, fewer: int) -> None:
         """A schema that ended with an earlier field."""
-        names = list(v3._METADATA)
+        names = list(v3.METADATA)
         kept = {name: getattr(state, name) for name in names[:fewer]}
         older = ExtensibleState(version=state.version, **kept)
         data = v3.encode_metadata(older)
-        assert flatbuffer.Table.root(data, 2, v3._METADATA)._offsets[fewer:] == ()
+        assert flatbuffer.Table.root(data, 2, v3.METADATA)._offsets[fewer:] == ()
         assert v3.decode_metadata(data) == older

@@ -20,7 +20,7 @@ from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.leader.leader import lead
 from airflow_provider.group.classic.member.events import JoinedMember, PerformAssignment
 from airflow_provider.group.classic.member.settings import MemberSettings
-from airflow_provider.group.classic.wire import EXTENSIBLE
+from airflow_provider.group.classic.wire import v3
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
 from airflow_provider.group.live.classic.leading import assign, gather_call, later_epoch, unassigned_work, waits_in_vain
 from airflow_provider.group.live.classic.ready_learners import ReadyLearners
@@ -344,7 +344,7 @@ def test_what_a_learner_has_said_since_it_joined_is_known_to_the_leader(
         last_completed=GenerationId(EPOCH),
         protocol=SubProtocol.EXTENSIBLE,
         members=tuple(
-            JoinedMember(member_id=MemberId(name), instance_id=name, metadata=EXTENSIBLE.encode_metadata(state))
+            JoinedMember(member_id=MemberId(name), instance_id=name, metadata=v3.encode_metadata(state))
             for name, state in states.items()
         ),
     )
