@@ -21,6 +21,7 @@ from benchmarks import (
     detached_kill,
     detached_watch,
     hundred_topics,
+    large_round,
     looks,
     lost,
     many,
@@ -65,6 +66,7 @@ LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "detached_kill": detached_kill.run,
     "detached_watch": detached_watch.run,
     "hundred_topics": hundred_topics.run,
+    "large_round": large_round.run,
     "unequal_workers": unequal_workers.run,
 }
 """Benchmarks that take minutes, and run only when they are named."""

@@ -6,7 +6,8 @@ to do, and in a *join* a worker without tasks has joined. Jobs have a hundred ta
 
 Two things are timed: the assignor alone, when what is owned has been decoded; and all that a leader does from the
 members' bytes to the bytes of their assignments (ours also makes the round's record). The leader has led the round
-before, in Connect's protocol and in version 3. Java does not have version 3, so it is compared with Java in version 2.
+before, in Connect's protocol and in versions 3 and 4. Java does not have these, so they are compared with Java in
+version 2.
 The time of a new leader is printed separately. One thing differs: Java's assignor computes the set of what is
 configured itself, ours gets it.
 
@@ -35,6 +36,7 @@ _COLUMNS: Final = {
     "warm": "warm",
     "lead": "from bytes to bytes",
     "v3": "the same, ours v3",
+    "v4": "the same, ours v4",
 }
 
 
@@ -81,7 +83,10 @@ def run(folder: Path) -> dict[str, Any]:
     print(f"\nours / warm Java, the worst of six: {worst:.2f} (goal: at most 1)")
     print(f"a task of {_LARGEST} / one of {_SIZES[0]}: {', '.join(f'{kind} {x:.1f}' for kind, x in growth.items())}")
     for cell in cells:
-        new = f"{cell['new_leader']:.0f} ms, {cell['v3_new_leader']:.0f} in version 3"
+        new = (
+            f"{cell['new_leader']:.0f} ms, {cell['v3_new_leader']:.0f} in version 3,"
+            f" {cell['v4_new_leader']:.0f} in version 4"
+        )
         print(f"a new leader of {cell['group']}, {cell['round']}: {new}")
     for cell in cells:
         if cell["round"] == "full":
@@ -106,14 +111,17 @@ def _compare(java: Sequence[str], size: Size, kind: str) -> dict[str, Any]:
         "lead_ours": _warm(ours["lead_ms"]),
         "v3_java": _warm(theirs["lead_ms"]),
         "v3_ours": _warm(ours["extensible_ms"]),
+        "v4_java": _warm(theirs["lead_ms"]),
+        "v4_ours": _warm(ours["compressed_ms"]),
         "new_leader": _warm(ours["new_leader_ms"]),
         "v3_new_leader": _warm(ours["extensible_new_leader_ms"]),
+        "v4_new_leader": _warm(ours["compressed_new_leader_ms"]),
         "record_ms": _warm(ours["record_ms"]),
         "read_ms": _warm(ours["read_ms"]),
         "record_bytes": ours["record_bytes"],
     }
     return cell | {
-        f"{what}_ratio": cell[f"{what}_ours"] / cell[f"{what}_java"] for what in ("first", "warm", "lead", "v3")
+        f"{what}_ratio": cell[f"{what}_ours"] / cell[f"{what}_java"] for what in ("first", "warm", "lead", "v3", "v4")
     }
 
 

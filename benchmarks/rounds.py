@@ -2,7 +2,7 @@
 
 It does and prints the same as ``java/Rounds.java``: one JSON object with the milliseconds of each call, and the
 decision. It calls the assignor a number of times, and then the leader, from bytes to bytes; and measures what only ours
-does: the leader in version 3 of the protocol, and writing and reading the round's records, packed.
+does: the leader in versions 3 and 4 of the protocol, and writing and reading the round's records, packed.
 
 A leader remembers the round before, as Java's assignor does, and what it has decoded and encoded in it. So each round
 is led after one in which the members sent the same (not timed), and nothing is kept of any other round. A new leader,
@@ -25,7 +25,7 @@ from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.leader.leader import lead
 from airflow_provider.group.classic.leader.leader_input import Call
 from airflow_provider.group.classic.member.events import JoinedMember
-from airflow_provider.group.classic.wire import fields, v1, v3
+from airflow_provider.group.classic.wire import LEARNING, columns, fields, v1
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
 from airflow_provider.state.records.envelope import decode, encode
 from airflow_provider.state.records.round_records import encoded_round
@@ -69,6 +69,7 @@ def measure(workers: int, jobs: int, tasks: int, kind: str, calls: int, leads: i
     if not leads:
         return decided
     extensible = Rounds.of(workers, jobs, tasks, kind, SubProtocol.EXTENSIBLE)
+    compressed = Rounds.of(workers, jobs, tasks, kind, SubProtocol.COMPRESSED)
     record = _record(sessioned.call)
     record_ms: list[float] = []
     read_ms: list[float] = []
@@ -83,6 +84,8 @@ def measure(workers: int, jobs: int, tasks: int, kind: str, calls: int, leads: i
         "new_leader_ms": sessioned.new_leader_ms(leads),
         "extensible_ms": extensible.lead_ms(leads),
         "extensible_new_leader_ms": extensible.new_leader_ms(leads),
+        "compressed_ms": compressed.lead_ms(leads),
+        "compressed_new_leader_ms": compressed.new_leader_ms(leads),
         "record_ms": record_ms,
         "read_ms": read_ms,
         "record_bytes": len(written.status),
@@ -139,7 +142,14 @@ class Rounds:
 
 def _forget() -> None:
     """Clear the caches of what was decoded and encoded."""
-    for recent in (fields.READ, packed_tasks.PACKED, packed_tasks.UNPACKED, task_sets.KNOWN):
+    for recent in (
+        fields.READ,
+        packed_tasks.PACKED,
+        packed_tasks.UNPACKED,
+        columns.WRITTEN,
+        columns.READ,
+        task_sets.KNOWN,
+    ):
         recent.clear()
 
 
@@ -173,9 +183,11 @@ def _call(
 
 
 def _metadata(tasks: Tasks, last: ClassicRecord | None, protocol: SubProtocol) -> bytes:
-    if protocol is SubProtocol.EXTENSIBLE:
+    if protocol.learns:
         epoch = last.epoch if last else None
-        return v3.encode_metadata(ExtensibleState(config_offset=OFFSET, owned=PackedTasks.of(tasks), epoch=epoch))
+        return LEARNING[protocol].encode_metadata(
+            ExtensibleState(version=protocol.version, config_offset=OFFSET, owned=PackedTasks.of(tasks), epoch=epoch)
+        )
     own = Assignment(version=protocol.version, config_offset=OFFSET, assigned=tasks)
     return v1.encode_metadata(WorkerState(version=protocol.version, url="", config_offset=OFFSET, assignment=own))
 
