@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignment.model import Load, Round
-from airflow_provider.assignment.shares import Shares, minus, plus
+from airflow_provider.assignment.shares import Shares, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 
@@ -41,6 +41,11 @@ class Draining:
         """
         more = {worker: plus(share, back.get(worker, NO_TASKS)) for worker, share in self.runs.items()}
         return Draining(runs=more, waits=self.waits)
+
+    def beside(self, finished: Shares) -> Draining:
+        """A copy in which workers also finish these tasks."""
+        more = {worker: tasks for worker, tasks in finished.items() if tasks}
+        return Draining(runs=merged((self.runs, more)), waits=self.waits) if more else self
 
     def others(self, shares: Shares) -> Shares:
         """The shares of the other workers."""

@@ -72,6 +72,11 @@ class TriedElsewhere:
 NONE_ELSEWHERE: Final = TriedElsewhere()
 
 
+STREAM_RANK: Final = 1
+BATCH_RANK: Final = 2
+"""The ranks of running tasks, lowest first revoked: a stream goes on from its checkpoint, a batch task begins again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What a leader knows when it assigns.
@@ -81,7 +86,7 @@ class Round:
     :param last_completed: the last generation that the leader itself completed; -1: none
     :param configured: the planners and tasks that should be running
     :param owned: what each member says it owns
-    :param revocation_rank: the lowest rank is revoked first; 0 if not given
+    :param revocation_rank: of running tasks, the lowest rank is revoked first; 0 if not given
     :param named: members that keep their name when they return (KIP-345)
     :param absent: what workers that are not members have said about their absence; those that said nothing are left out
     :param draining: members that start nothing more, and leave when their running tasks have finished

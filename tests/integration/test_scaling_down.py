@@ -107,7 +107,9 @@ async def test_a_worker_asked_to_leave_stays_until_its_tasks_have_moved_warm(fle
 
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
-        assert "\nthey leave when others have learned and taken over their tasks\n" in said.out
+        assert (
+            "\nthey finish their batch tasks, and leave when others have learned and taken over the rest\n" in said.out
+        )
         gone = asked(said.out)
         assert f"; {gone} (stable, leaves soon): 2 tasks, " in said.out
         assert " (warming, 50 %)" in said.out
@@ -124,6 +126,6 @@ async def test_a_worker_asked_to_leave_stays_until_its_tasks_have_moved_warm(fle
         warming = {one for one in seen if not one.ready and one.learned}  # without an owner while it moves
         assert {(one.task, one.learned) for one in warming} == {(task, gone) for task in moved}
         assert {one.learner for one in seen} <= set(rest), "a leaving worker learns nothing"
-        await eventually(lambda: "it gets no more tasks, and leaves when others have learned" in group.log_of(gone))
+        await eventually(lambda: "and leaves when others have learned and taken over the rest" in group.log_of(gone))
         learned = [line for worker in rest for line in group.log_of(worker).splitlines() if f" of {gone}: " in line]
         assert any(f"{gone} is leaving" in line for line in learned), "the round says who learns it, and why"

@@ -30,7 +30,7 @@ from simulation.world import NO_LIMIT, SETTINGS, World
 from airflow_provider.assignment.learners.model import LearnedRule, Limits
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.state.records import ControlAction
+from airflow_provider.state.records import ControlAction, TaskKind
 from airflow_provider.values.model import ConnectProtocol, TaskId
 
 JOBS = "ABCD"
@@ -228,6 +228,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         wall_skew_ms=SKEW_MS,
         returns_ms=RETURNS_MS,
         stateful=STATEFUL if plan.learns else frozenset(),
+        streams=_some_jobs(seed) if plan.learns else frozenset(),
         learned=plan.learned,
         weigh=plan.weigh,
         wants=plan.wants,
@@ -254,6 +255,11 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         told.failure = HistoryError(failure, world)
         told.failure.__cause__ = failure
     return told
+
+
+def _some_jobs(seed: int) -> frozenset[str]:
+    rng = random.Random(f"{seed}/streams")
+    return frozenset(job for job in JOBS if rng.random() < 0.6)
 
 
 def _let_some_end_spark(seed: int, world: World) -> None:
@@ -303,11 +309,14 @@ def _look_at_culprits(world: World) -> Callable[[], bool]:
 
 
 def _finish_what_drains(world: World) -> bool:
-    """Finish the tasks that draining workers still run."""
+    """Finish the tasks that draining workers still run, and the batch tasks of those that leave soon."""
+    streams = {job for job, defined in world.jobs.newest.jobs.items() if defined.kind is TaskKind.STREAMING}
     for process in world.members:
-        if process.asked.slots == 0 and not process.asleep:
+        drains = process.asked.slots == 0
+        if (drains or process.asked.leaves_soon) and not process.asleep:
             for task in list(process.running):
-                process.tasks.finish(task)
+                if drains or task.job not in streams:
+                    process.tasks.finish(task)
     return False
 
 

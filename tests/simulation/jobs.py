@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from airflow_provider.state.records import SLOTS_KEY, WEIGHT, JobDefinition, Key, KeyKind, PlanRecord
+from airflow_provider.state.records import SLOTS_KEY, WEIGHT, JobDefinition, Key, KeyKind, PlanRecord, TaskKind
 from airflow_provider.state.views.jobs_view import JobsSnapshot, JobsView
 from airflow_provider.state.views.topic_view import Parsed
 from airflow_provider.values.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks, WorkerId, planner_of
@@ -32,6 +32,7 @@ class JobsTopic:
     A job with a planner is planned again and again: such a planner is always wanted, and already has its plan.
 
     :param stateful: the jobs whose tasks warm up
+    :param streams: the jobs whose tasks do not end
     :param weigh: a task's cost in its plan
     :param wants: a task's slots in its plan
     :ivar written: the tasks that the author wants, finished or not
@@ -40,11 +41,13 @@ class JobsTopic:
     def __init__(
         self,
         stateful: frozenset[str] = frozenset(),
+        streams: frozenset[str] = frozenset(),
         weigh: Callable[[TaskId], float | None] = unweighed,
         wants: Callable[[TaskId], int] = of_one_slot,
     ) -> None:
         self.written: Tasks = NO_TASKS
         self._stateful = stateful
+        self._streams = streams
         self._weigh = weigh
         self._wants = wants
         self._view = JobsView()
@@ -106,7 +109,8 @@ class JobsTopic:
         interval_ms, known = REPLAN_MS if planned else None, self.newest.jobs.get(job)
         if known is None:
             removal = self.newest.removed_at.get(job)
-            known = JobDefinition(name=job, entry_point="jobs:Job", max_tasks=MOST_TASKS, removal=removal)
+            kind = TaskKind.STREAMING if job in self._streams else TaskKind.BATCH
+            known = JobDefinition(name=job, entry_point="jobs:Job", max_tasks=MOST_TASKS, removal=removal, kind=kind)
         definition = replace(known, replan_interval_ms=interval_ms)
         if definition != self.newest.jobs.get(job):
             self._put(KeyKind.JOB, job, definition)

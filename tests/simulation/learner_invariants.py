@@ -34,6 +34,7 @@ def check_round(before: Round | None, now: Round, longest_ms: int) -> None:
     half_warm_goes_before_cold(now, now.lessons)
     a_stateful_task_is_stopped_only_for_a_ready_learner(now, now.lessons)
     a_leaving_worker_gets_nothing_new(now, now.lessons)
+    a_leaving_worker_finishes_its_batch_tasks(now, now.lessons)
     a_failed_learner_gives_up_its_place(now, now.lessons)
     nobody_starts_over(now, now.lessons, longest_ms)
     if before is not None and before.lessons is not None and now.follows(before):
@@ -143,6 +144,19 @@ def a_leaving_worker_gets_nothing_new(now: Round, lessons: Lessons) -> None:
     for worker in lessons.shutdown:
         if worker not in lessons.leaving or now.target[worker]:
             raise Broken(f"epoch {now.record.epoch} has {worker} leave with {names(now.target[worker])}")
+
+
+@invariant
+def a_leaving_worker_finishes_its_batch_tasks(now: Round, lessons: Lessons) -> None:
+    """A batch task that runs on a worker that leaves soon is not stopped, and nobody begins to learn it. It moves only
+    if somebody had begun to learn it before.
+    """
+    began = frozenset(task for learns in lessons.learns.values() for task in learns)
+    finishing = now.finishing & now.configured - now.duplicated - began
+    stopped = finishing & all_of(now.revoked)
+    learned = finishing & all_of(lessons.learning)
+    if stopped or learned:
+        raise Broken(f"epoch {now.record.epoch}: {names(stopped | learned)} should finish on workers that leave")
 
 
 @invariant

@@ -19,7 +19,7 @@ class Asked:
     """The request as its process knows it; for the product's rule, also the worker's record, hands and membership.
 
     :ivar slots: how many tasks it may run at the same time
-    :ivar leaves_soon: whether it reports that it leaves when others have learned its tasks
+    :ivar leaves_soon: whether it reports that it leaves when others have learned what it does not finish
     """
 
     def __init__(self, process: Process) -> None:

@@ -68,6 +68,7 @@ class Computed:
     :param draining: the workers that drain by their own records
     :param stateful: the jobs whose tasks warm up
     :param running: the tasks that were recorded as running
+    :param endless: those of them that are streams
     :param ready: the tasks that members were ready for by the status topic
     :param costed: the tasks with known, different costs
     :param failed: those of the ended tasks that had failed for good
@@ -84,6 +85,7 @@ class Computed:
     draining: frozenset[WorkerId] = frozenset()
     stateful: frozenset[str] = frozenset()
     running: Tasks = NO_TASKS
+    endless: Tasks = NO_TASKS
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     costed: Tasks = NO_TASKS
     failed: Tasks = NO_TASKS
@@ -142,6 +144,7 @@ class Round:
     draining: frozenset[WorkerId]
     stateful: frozenset[str]
     running: Tasks
+    endless: Tasks
     told: Mapping[WorkerId, Tasks] | None
     lessons: Lessons | None
     bridged: int
@@ -160,6 +163,13 @@ class Round:
         draining = self.draining & self.owned.keys()
         away = draining if len(draining) < len(self.owned) else frozenset()
         return frozenset(self.owned) - away - (self.lessons.leaving if self.lessons else frozenset())
+
+    @property
+    def finishing(self) -> Tasks:
+        """The batch tasks that are known to run on workers that leave soon, while others stay."""
+        leaving = self.lessons.leaving & self.owned.keys() if self.lessons and self.staying else ()
+        ends = frozenset(task for task in self.running - self.endless if not task.is_planner)
+        return NO_TASKS.union(*(self.owned[worker] for worker in leaving)) & ends
 
     @property
     def by_cost(self) -> Tasks:
@@ -274,6 +284,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         draining=computed.draining,
         stateful=computed.stateful,
         running=computed.running,
+        endless=computed.endless,
         told=targets,
         lessons=lessons,
         bridged=stands_for(said[BRIDGE].url) if BRIDGE in said else 1,

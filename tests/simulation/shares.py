@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from simulation.rounds import Round
 
-from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.values.model import TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,10 @@ class Share:
 
 
 def kept_by_draining(now: Round) -> Tasks:
-    """What draining workers keep or get back: it is in nobody's share, unless others learn it."""
-    return NO_TASKS.union(*(now.target[worker] for worker in now.draining & now.owned.keys() - now.staying))
+    """What draining workers keep or get back, and the batch tasks that leaving ones finish: it is in nobody's share,
+    unless others learn it.
+    """
+    return now.finishing.union(*(now.target[worker] for worker in now.draining & now.owned.keys() - now.staying))
 
 
 def shares_of(now: Round) -> Iterator[Share]:

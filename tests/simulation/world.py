@@ -63,6 +63,7 @@ class World:
     :param named: whether workers that come back are known by their names, as ours are; Connect's are not
     :param returns_ms: each process announces one of these as the longest time of its return, which may be wrong
     :param stateful: the jobs whose tasks warm up
+    :param streams: the jobs whose tasks do not end; by default those
     :param learned: each process has one of these rules
     :param warm_ms: from and to how long a warm-up takes
     :param warm_up_fails: the probability of its failure, from 0 to 1
@@ -85,6 +86,7 @@ class World:
         named: bool = True,
         returns_ms: Sequence[int | None] = (None,),
         stateful: frozenset[str] = frozenset(),
+        streams: frozenset[str] | None = None,
         learned: Sequence[LearnedRule] = (LearnedRule.WHEN_READY,),
         warm_ms: tuple[int, int] = (2_000, 8_000),
         warm_up_fails: float = 0.0,
@@ -123,7 +125,7 @@ class World:
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
-        self.jobs = JobsTopic(stateful, weigh, wants)
+        self.jobs = JobsTopic(stateful, stateful if streams is None else streams, weigh, wants)
         self._watch: list[Callable[[], bool]] = []
         self._holders: dict[TaskId, list[Process]] = {}
         self._owners: dict[TaskId, list[Process]] = {}

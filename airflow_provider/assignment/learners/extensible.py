@@ -35,9 +35,9 @@ The rules beyond ``cooperative``, by name:
     warm-up. No worker tries it again until a worker joins or leaves, or its job is submitted again; one that learns it
     at the same time goes on. If ``MOST_GIVEN_UP`` tasks of a job have failed, none of its tasks are tried.
 ``who-leaves-gets-nothing``
-    A worker that leaves soon gets no tasks that it did not have. Its stateful tasks are learned by the workers that
-    stay, the others move as in KIP-415, and when it has nothing it may leave. If all workers leave soon, nobody can
-    learn: each keeps what it has, and new work waits for others to join.
+    A worker that leaves soon gets no tasks that it did not have. It finishes the batch tasks that it runs. Its stateful
+    streams are learned by the workers that stay, the others move as in KIP-415, and when it has nothing it may leave.
+    If all workers leave soon, nobody can learn: each keeps what it has, and new work waits for others to join.
 """
 
 from __future__ import annotations
@@ -157,10 +157,12 @@ def _at_most(shares: Shares, number: int) -> Shares:
 
 
 def _stopped_by_leaving(round: LearnerRound, settled: Settled, stateful: Stateful) -> Shares:  # noqa: A002
-    """What workers that leave soon stop now: stateless tasks, and those not started. The rest is learned first."""
-    learned = minus(frozenset(stateful.further.holders), round.pending)
+    """What workers that leave soon stop now: stateless streams, and what has not started. Batch tasks finish there, and
+    the rest is learned first.
+    """
+    stays = plus(minus(frozenset(stateful.further.holders), round.pending), settled.drains.kept)
     return {
-        worker: minus(settled.kept[worker], plus(stateful.running[worker], learned))
+        worker: minus(settled.kept[worker], plus(stateful.running[worker], stays))
         for worker in sorted(round.leaving_soon & settled.kept.keys())
     }
 

@@ -7,7 +7,15 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
-from airflow_provider.assignment.model import Memory, Move, Outcome, Round, shares_from_json, shares_to_json
+from airflow_provider.assignment.model import (
+    BATCH_RANK,
+    Memory,
+    Move,
+    Outcome,
+    Round,
+    shares_from_json,
+    shares_to_json,
+)
 from airflow_provider.assignment.shares import Shares, merged
 from airflow_provider.values.model import (
     NO_TASKS,
@@ -123,6 +131,15 @@ class LearnerRound(Round):
     failed: Shares = field(default_factory=dict)
     renewed: frozenset[str] = frozenset()
     leaving_soon: frozenset[WorkerId] = frozenset()
+
+    def finished_by_leaving(self, kept: Shares) -> Shares:
+        """The running batch tasks of workers that leave soon: they finish these while another worker stays.
+
+        No planners, because one that plans again and again never ends.
+        """
+        leaving = self.leaving_soon & kept.keys() if self.staying else ()
+        ends = {task for task, rank in self.revocation_rank.items() if rank == BATCH_RANK and not task.is_planner}
+        return {worker: kept[worker] & ends for worker in leaving}
 
     @property
     def staying(self) -> frozenset[WorkerId]:

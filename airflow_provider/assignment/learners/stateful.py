@@ -80,7 +80,8 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         shares=shares,
         given=given,
         running={
-            worker: minus(has, left_alone if worker in round.leaving_soon else stays) for worker, has in held.items()
+            worker: minus(has, plus(left_alone, kept) if worker in round.leaving_soon else stays)
+            for worker, has in held.items()
         },
         idle=idle,
         stops={worker: max(0, number - len(idle.get(worker, NO_TASKS))) for worker, number in stops.items()},

@@ -42,8 +42,9 @@ _SETTLE_S: Final = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Ask workers to leave as soon as others have learned their tasks; if the group learns no tasks, they leave when"
-        " their running tasks have finished, and others adopt their detached streams. Workers are asked in this"
+        "Ask workers to leave as soon as their batch tasks have finished and others have learned the rest; if the group"
+        " learns no tasks, they leave when their running tasks have finished, and others adopt their detached streams."
+        " Workers are asked in this"
         f" order: {RULE}."
     )
     add_group_argument(parser)

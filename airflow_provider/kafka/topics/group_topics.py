@@ -218,7 +218,7 @@ class GroupTopics(FollowedTopics):
         await self._put(self.names.jobs, plan_key(plan.job), plan.to_json())
 
     async def scale_down(self, goal: Goal, *, within_ms: int | None = None, by: str) -> ScaleDown:
-        """Ask as many workers as the goal requires to leave soon: when others have learned their tasks.
+        """Ask as many workers as the goal requires to leave soon (:attr:`.ControlAction.LEAVE_SOON`).
 
         :param within_ms: how long after the request each worker stops the rest of its tasks and leaves; None: no limit
         :raises ScaleError: if the group can't reach the goal in this way; then no worker was asked

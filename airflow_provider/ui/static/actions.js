@@ -67,7 +67,7 @@ export const actions = {
     ),
   group: ({ hear, inRounds, workers, levels }, { again }) => [
     hear > 0 && inRounds && button("Rebalance now", { again, path: "rebalance", question: "Rebalance the group now?", consequence: "Lost tasks no longer wait for their worker, and delayed moves happen now. All other tasks keep running." }),
-    hear > 1 && button("Scale down", { again, path: "scale", form: () => howMany("Workers that stay", "workers", { min: 1, max: hear - 1, value: hear - 1 }), question: "How many workers stay?", consequence: "The workers with the fewest slots are asked to leave, and of these those with the least to move. They leave when others have learned and taken over their tasks; if the group learns no tasks, when their running tasks have finished; others go on with their detached streams. Their Airflow tasks then succeed." }),
+    hear > 1 && button("Scale down", { again, path: "scale", form: () => howMany("Workers that stay", "workers", { min: 1, max: hear - 1, value: hear - 1 }), question: "How many workers stay?", consequence: "The workers with the fewest slots are asked to leave, and of these those with the least to move. They finish their batch tasks, and leave when others have learned and taken over the rest; if the group learns no tasks, when their running tasks have finished; others go on with their detached streams. Their Airflow tasks then succeed." }),
     hear > 0 && level("Log level of all", () => levelForm(workers, levels, ""), again),
   ],
   submit: ({ again }) =>

@@ -1,5 +1,5 @@
-"""How a worker leaves its group on request: immediately, when its running tasks have finished, or when others have
-learned its tasks.
+"""How a worker leaves its group on request: immediately, when its running tasks have finished, or when its batch tasks
+have finished and others have learned the rest.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ class LeaveRequest:
         self._record.leaves_soon = soon and not self._drains
         limit = "" if wish.within_ms is None else f", after {wish.within_ms / 1000:g} s at the latest"
         if soon and self._member.view.learns and not self._drains:
-            self._say(f"it gets no more tasks, and leaves when others have learned and taken over its tasks{limit}")
+            self._say(
+                "it gets no more tasks, finishes its batch tasks, and leaves when others have learned and taken over"
+                f" the rest{limit}"
+            )
             self._record.write_again()
             if not self._leaves_soon:
                 self._leaves_soon = True

@@ -32,7 +32,7 @@ class OwnRecord:
     :param hands: gives its hands
     :ivar absence: what it means for its tasks if the worker is absent
     :ivar slots: how many tasks it starts at the same time
-    :ivar leaves_soon: whether it was asked to leave when others have learned its tasks
+    :ivar leaves_soon: whether it was asked to leave when others have learned what it does not finish
     """
 
     def __init__(

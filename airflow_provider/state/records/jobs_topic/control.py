@@ -19,7 +19,9 @@ class ControlAction(str, Enum):
     STOP = "stop"
     """Stop the running tasks and leave the group."""
     LEAVE_SOON = "leave soon"
-    """Leave the group when others have learned and taken over its tasks. Where tasks are not learned, it drains."""
+    """Leave the group when its batch tasks have finished, and others have learned and taken over the rest. Where tasks
+    are not learned, it drains.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

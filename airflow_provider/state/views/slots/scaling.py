@@ -151,7 +151,7 @@ class ScaleDown:
     def what_follows(self) -> str:
         """What the workers that are asked do."""
         if self.learns:
-            return "they leave when others have learned and taken over their tasks"
+            return "they finish their batch tasks, and leave when others have learned and taken over the rest"
         return (
             "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished;"
             " others adopt their detached streams"

@@ -9,6 +9,7 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
+from airflow_provider.assignment.model import BATCH_RANK, STREAM_RANK
 from airflow_provider.state.records import (
     Halt,
     HaltRecord,
@@ -306,7 +307,7 @@ def converged(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatu
 def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
     """What costs least to stop: pending 0 (left out), streaming 1 (goes on from its checkpoint), running batch 2."""
     return {
-        task: 1 if status.kind is TaskKind.STREAMING else 2
+        task: STREAM_RANK if status.kind is TaskKind.STREAMING else BATCH_RANK
         for task, status in statuses.items()
         if status.state is TaskState.RUNNING
     }

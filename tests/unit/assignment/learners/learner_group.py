@@ -17,7 +17,7 @@ from airflow_provider.assignment.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignment.model import Absence
+from airflow_provider.assignment.model import BATCH_RANK, STREAM_RANK, Absence
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
@@ -28,6 +28,7 @@ class LearnerGroup:
     :param jobs: number of tasks by name of job; each also has its planner
     :param stateful: the jobs that have something to warm up; all by default
     :ivar last_round: what the leader knew in the last round
+    :ivar batch: the jobs whose tasks end by themselves
     :ivar stays: what is not stopped for balance: all that has started, in a round for a free slot
     :ivar slots: those of workers that have told them
     :ivar costs: of tasks
@@ -58,6 +59,8 @@ class LearnerGroup:
         self.leaving: set[WorkerId] = set()
         self.draining: set[WorkerId] = set()
         self.pending: Tasks = NO_TASKS
+        self.batch: frozenset[str] = frozenset()
+        self.ended: Tasks = NO_TASKS
         self.stays: Tasks = NO_TASKS
         self.slots: dict[WorkerId, int] = {}
         self.costs = NO_COSTS
@@ -71,7 +74,8 @@ class LearnerGroup:
     @property
     def configured(self) -> Tasks:
         tasks = tasks_of(self.jobs)
-        return tasks if self.planners else frozenset(task for task in tasks if not task.is_planner)
+        wanted = tasks if self.planners else frozenset(task for task in tasks if not task.is_planner)
+        return wanted - self.ended
 
     @property
     def lessons(self) -> dict[TaskId, WorkerId]:
@@ -113,6 +117,11 @@ class LearnerGroup:
             self.failed[WorkerId(worker)] = self.failed.get(WorkerId(worker), NO_TASKS) - {task}
         if owners_know:
             self.knows |= frozenset(task for task in tasks or lessons)
+
+    def ends(self, *tasks: TaskId) -> None:
+        """They finish, wherever they run."""
+        self.ended |= frozenset(tasks)
+        self.owned = {worker: has - self.ended for worker, has in self.owned.items()}
 
     def fails(self, worker: str, *tasks: TaskId) -> None:
         """:param tasks: all that it learns, by default"""
@@ -178,7 +187,10 @@ class LearnerGroup:
             renewed=self.renewed,
             leaving_soon=frozenset(self.leaving),
             draining=frozenset(self.draining),
-            revocation_rank=dict.fromkeys(frozenset(self.running) - self.pending, 1),
+            revocation_rank={
+                task: BATCH_RANK if task.job in self.batch else STREAM_RANK
+                for task in frozenset(self.running) - self.pending
+            },
             stays=self.stays,
             costs=replace(self.costs, slots=self.slots),
         )
@@ -187,7 +199,8 @@ class LearnerGroup:
         return outcome
 
     def settle(self, most: int = 200) -> int:
-        """Rebalance, with all learners getting ready and all delays waited for, until nothing changes any more.
+        """Rebalance, with all learners getting ready, all delays waited for, and batch tasks ending on workers that
+        leave, until nothing changes any more.
 
         :return: how many rounds it took
         """
@@ -195,6 +208,7 @@ class LearnerGroup:
             for worker in list(self.learning):
                 self.gets_ready(worker)
             self.pending = NO_TASKS
+            self.ends(*(task for worker in self.leaving for task in self.owned[worker] if task.job in self.batch))
             outcome = self.rebalance()
             if not outcome.delay_ms and not changed(outcome) and not self.lessons:
                 return rounds

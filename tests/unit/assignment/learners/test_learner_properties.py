@@ -24,7 +24,7 @@ from airflow_provider.assignment.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignment.model import GroupAssignment, Memory, MoveReason, Round
+from airflow_provider.assignment.model import BATCH_RANK, GroupAssignment, Memory, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Incremental, Policy
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
@@ -271,8 +271,9 @@ class Histories(RuleBasedStateMachine):
         self.group.policy = policy
         self.group.named = named
 
-    @initialize(equal=st.booleans())
-    def workers_have_slots(self, equal: bool) -> None:
+    @initialize(equal=st.booleans(), batch=st.frozensets(st.sampled_from("abcdef")))
+    def workers_have_slots_and_some_jobs_end(self, equal: bool, batch: frozenset[str]) -> None:
+        self.group.batch = batch
         self.slots = (1,) if equal else (1, 2, 5)
         self.group.slots = dict.fromkeys(self.group.owned, self.slots[0])
 
@@ -477,9 +478,17 @@ def check_stops(this: LearnerRound, outcome: LearnerAssignment) -> None:
 def check_who_leaves(this: LearnerRound, outcome: LearnerAssignment) -> None:
     """Who leaves or drains gets nothing but what it has stopped for a learner's sake."""
     back = {move.target for move in outcome.moves if move.reason is MoveReason.NOT_READY}
+    owned = [task for tasks in this.owned.values() for task in tasks]
     for worker in this.owned.keys() - this.staying:
         assert not outcome.learning[worker]
         assert not outcome.assigned[worker] or worker in back
+    learned = {task for lessons in this.learning.values() for task in lessons}
+    begun = NO_TASKS.union(*(move.tasks for move in outcome.lessons))
+    for worker in this.leaving_soon & this.owned.keys() if this.staying else ():
+        ends = {task for task in this.owned[worker] if this.revocation_rank.get(task) == BATCH_RANK and task.index >= 0}
+        superfluous = {task for task in ends if task not in this.configured or owned.count(task) > 1}
+        assert not ends & begun
+        assert not ends & outcome.revoked[worker] - learned - superfluous, "a batch task finishes where it runs"
     for worker in this.leaving_soon & this.owned.keys():
         assert (worker in outcome.shutdown) is (not this.owned[worker] and not outcome.target[worker])
 

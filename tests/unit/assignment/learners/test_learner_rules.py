@@ -61,6 +61,32 @@ def test_who_leaves_is_done_when_it_has_stopped_the_last() -> None:
     assert (outcome.target[S3], outcome.shutdown) == (tasks(0, 1), frozenset({S2}))
 
 
+def test_who_leaves_finishes_its_batch_tasks_and_gives_up_what_waits() -> None:
+    """Whether they have state or not; nobody learns them."""
+    group = LearnerGroup({"batch": 4, "rest": 2, "T": 2}, stateful=("rest", "T"))
+    group.planners = False
+    runs, waits = TaskId("batch", 0), TaskId("batch", 1)
+    others = frozenset({TaskId("batch", 2), TaskId("batch", 3), TaskId("rest", 1), TaskId("T", 1)})
+    group.join("S2", owning=frozenset({runs, waits, TaskId("rest", 0), TaskId("T", 0)}))
+    group.join("S3", owning=others)
+    group.batch, group.pending = frozenset({"batch", "rest"}), frozenset({waits})
+    group.rebalance()
+    group.asks_to_leave("S2")
+    outcome = group.rebalance()
+    assert outcome.revoked[S2] == frozenset({waits})
+    assert outcome.learning[S3] == tasks(0)
+    group.gets_ready("S3")
+    outcome = group.rebalance()
+    assert outcome.assigned[S3] == frozenset({waits}) | tasks(0)
+    assert outcome.target[S2] == frozenset({runs, TaskId("rest", 0)})
+    assert not outcome.shutdown, "it still runs something"
+    assert not changed(group.rebalance()), "and the group is at rest meanwhile"
+    group.ends(runs, TaskId("rest", 0))
+    outcome = group.rebalance()
+    assert outcome.shutdown == {S2}
+    assert not stopped(outcome)
+
+
 def test_where_all_leave_each_keeps_what_it_has() -> None:
     group = group_of(2, S2=tasks(0), S3=tasks(1))
     group.jobs["T"] = 3

@@ -130,7 +130,7 @@ async def test_it_goes_on_until_others_have_learned_what_it_has(
     await eventually(lambda: life.said.leaves_soon, "its record says so")
     assert (life.said.state, life.said.drains, life.said.left) == (WorkerPhase.STABLE, False, None)
     assert life.said.running == {A0, A1}
-    assert "it gets no more tasks, and leaves when others have learned and taken over its tasks" in caplog.text
+    assert "finishes its batch tasks, and leaves when others have learned and taken over the rest" in caplog.text
 
     await life.gives_up()
     assert not life.ended, "it is in the group as long as the leader does not let it go"

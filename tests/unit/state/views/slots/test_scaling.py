@@ -205,7 +205,10 @@ def test_who_is_named_and_not_there_is_named_in_the_refusal() -> None:
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
-        (SubProtocol.EXTENSIBLE, "they leave when others have learned and taken over their tasks"),
+        (
+            SubProtocol.EXTENSIBLE,
+            "they finish their batch tasks, and leave when others have learned and taken over the rest",
+        ),
         (SubProtocol.SESSIONED, "this group learns no tasks: they start no more tasks"),
     ],
 )
