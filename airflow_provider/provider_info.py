@@ -108,8 +108,8 @@ def get_provider_info() -> dict[str, Any]:
                             "The group protocol of workers that set no group_protocol: classic, Kafka's own, in rounds;"
                             " or connect, declarative groups. Set the same wherever DAGs are parsed and tasks run."
                             " Change it while no group has workers, or migrate running groups as docs/declarative.md"
-                            " says. It does not apply to workers with connect_protocol='extensible', which only"
-                            " classic groups have."
+                            " says. It does not apply to workers with connect_protocol='extensible' or learners, which"
+                            " only classic groups have."
                         ),
                         "version_added": "0.1.0",
                         "type": "string",

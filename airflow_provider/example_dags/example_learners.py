@@ -90,7 +90,6 @@ with DAG("example_learners", schedule=None, catchup=False, max_active_runs=1, ta
             task_id=task_id,
             group=GROUP,
             until="forever",
-            connect_protocol="extensible",  # all workers of the group: else nothing is learned
             allowed_entry_points=["airflow_provider.example_dags.jobs"],
             spark_conf={"spark.sql.shuffle.partitions": "2"},
             checkpoint_root=str(FOLDER / "checkpoints"),

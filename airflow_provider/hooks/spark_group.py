@@ -265,9 +265,9 @@ class SparkGroupHook(GroupAccess):
         within_s: float | None = None,
         by: str | None = None,
     ) -> ScaleDown:
-        """Ask workers to leave when their batch tasks have finished and others have learned the rest; their Airflow tasks
-        then succeed. In a group that learns no tasks, they leave when their running tasks have finished; others adopt
-        their detached streams.
+        """Ask workers to leave when their batch tasks have finished and others have learned the rest; their Airflow
+        tasks then succeed. In a group that learns no tasks, they leave when their running tasks have finished; others
+        adopt their detached streams.
         Those with the fewest slots are asked first, then those with the least to move.
 
         Give one of these three:

@@ -21,6 +21,7 @@ from airflow_provider.integration.memberships.group_protocols import (
     Coordinators,
     GroupProtocolName,
     check_goes_together,
+    offered_by_default,
 )
 from airflow_provider.integration.memberships.worker_values import (
     WorkerSpec,
@@ -150,11 +151,11 @@ class SparkWorkerOperator(GroupTask):
         each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. Processes
         that hold such workers may also coordinate groups, with their own session timeout and heartbeat interval. The
         default is ``[cooperative_spark] default_group_protocol``, or ``classic`` if that is not set, and always
-        ``classic`` with ``connect_protocol="extensible"``
-    :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
-        ``extensible``, in which a task that has something to warm up is learned by its new worker before it moves
-    :param learners: only with ``extensible``: how much is learned at a time, and for how long; by default
-        ``Learners()``
+        ``classic`` with ``connect_protocol="extensible"`` or ``learners``
+    :param connect_protocol: ``extensible``: a task that has something to warm up, as streams have, is learned by its
+        new worker before it moves; or ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``.
+        The default is ``extensible`` in a classic group, and ``sessioned`` in a declarative one
+    :param learners: how much is learned at a time, and for how long; by default ``Learners()``
 
     All times are timedeltas, or seconds.
 
@@ -206,7 +207,7 @@ class SparkWorkerOperator(GroupTask):
         membership: Membership | None = None,
         policy: Deferred | Incremental | str = PolicyName.DEFERRED.value,
         group_protocol: str | None = None,
-        connect_protocol: str = ConnectProtocol.SESSIONED.value,
+        connect_protocol: str | None = None,
         learners: Learners | None = None,
         **kwargs: Any,
     ) -> None:
@@ -284,10 +285,10 @@ class SparkWorkerOperator(GroupTask):
         return None if self.idle_timeout is None else milliseconds("idle_timeout", self.idle_timeout, least_ms=1)
 
     def _group_protocol(self) -> GroupProtocolName:
-        """The group protocol. Learners need a classic group, so the configured default does not apply to them."""
+        """The group protocol. Who asks for learners needs a classic group, whatever the configured default is."""
         if self.group_protocol is not None:
             return choice("group_protocol", self.group_protocol, GroupProtocolName)
-        if self.connect_protocol == ConnectProtocol.EXTENSIBLE.value:
+        if self.connect_protocol == ConnectProtocol.EXTENSIBLE.value or self.learners is not None:
             return GroupProtocolName.CLASSIC
         default = conf.get("cooperative_spark", "default_group_protocol", fallback=GroupProtocolName.CLASSIC.value)
         return choice("[cooperative_spark] default_group_protocol", default, GroupProtocolName)
@@ -296,6 +297,8 @@ class SparkWorkerOperator(GroupTask):
         return policy_of(self.policy, self._connect_protocol())
 
     def _connect_protocol(self) -> ConnectProtocol:
+        if self.connect_protocol is None:
+            return offered_by_default(self._group_protocol())
         return choice("connect_protocol", self.connect_protocol, ConnectProtocol)
 
     def _member(self, *, group: str, worker: str, url: str) -> MemberSettings:

@@ -170,7 +170,8 @@ def learners_of(given: object, protocol: ConnectProtocol) -> Learners:
     """
     if given is not None and protocol is not ConnectProtocol.EXTENSIBLE:
         raise ValueError(
-            f"learners: nothing is learned with connect_protocol={protocol.value!r}, only with 'extensible'"
+            f"learners: nothing is learned with connect_protocol={protocol.value!r}, nor in a declarative group: leave"
+            " connect_protocol and group_protocol out, or leave this out"
         )
     return _of_kind("learners", given, Learners)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from fleet import Fleet, MakeFleet, cospark, overlaps
 from waiting import DEADLINE_S, SLOWNESS, eventually
 
@@ -28,8 +29,22 @@ def asked(out: str) -> str:
     return out.splitlines()[1].strip().partition(":")[0]
 
 
-async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice(fleet: MakeFleet) -> None:
-    async with fleet("--runner", "noop", "--slots", "1") as group:
+LEARNS = "they finish their batch tasks, and leave when others have learned and taken over the rest"
+LEARNS_NOTHING = "this group learns no tasks: they start no more tasks, and"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "what_follows", "says"),
+    [
+        ("extensible", LEARNS, "it gets no more tasks, finishes its batch tasks, and leaves when"),
+        ("sessioned", LEARNS_NOTHING, "this group learns no tasks, so it starts no more tasks, and leaves when"),
+    ],
+    ids=("learning", "learning nothing"),
+)
+async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice(
+    fleet: MakeFleet, protocol: str, what_follows: str, says: str
+) -> None:
+    async with fleet("--runner", "noop", "--slots", "1", "--connect-protocol", protocol) as group:
         name, workers = group.group_id, ("w1", "w2", "w3")
         for worker in workers:
             group.start(worker)
@@ -52,12 +67,11 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
         assert said.out.startswith(f"group {name}: asked to leave: 1 of 3 workers, 2 stay (")
-        assert "\nthis group learns no tasks: they start no more tasks, and" in said.out
+        assert f"\n{what_follows}" in said.out
         assert "\nit has left, " in said.out
         gone = asked(said.out)
         assert await group.ended(gone) == [0]
-        drains = "this group learns no tasks, so it starts no more tasks, and leaves when"
-        await eventually(lambda: drains in group.log_of(gone), "it says why it drains")
+        await eventually(lambda: says in group.log_of(gone), "it says what it does")
 
         await group.wait_for(
             lambda jobs, status: (
@@ -72,8 +86,14 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
         assert (again.status, again.out) == (2, "")
         assert "no worker is left to ask: it has 2 workers, and 60% of 2, rounded up, are 2\n" in again.err
 
+
+async def test_a_worker_that_has_not_left_in_time_stops_what_it_runs(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "noop", "--slots", "2", "--connect-protocol", "sessioned") as group:
+        name, workers = group.group_id, ("w1", "w2")
+        for worker in workers:
+            group.start(worker)
         await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
-        await running(group, 2)
+        await group.balanced(*workers)
         said = await cospark(
             group, "scale", name, "--workers", "1", "--within", "0.5", "--wait", "--timeout", str(DEADLINE_S)
         )
@@ -82,7 +102,7 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
         assert await group.ended(late) == [0]
         told = "was to leave its group within 0.5 s: it stops what it still runs, and leaves"
         await eventually(lambda: told in group.log_of(late), "it says that its time was over")
-        (left,) = set(workers) - {gone, late}
+        (left,) = set(workers) - {late}
         await group.wait_for(
             lambda jobs, status: (
                 status.group is not None and len(status.group.owned_by(WorkerId(left))) == 2 and not jobs.controls
@@ -107,9 +127,7 @@ async def test_a_worker_asked_to_leave_stays_until_its_tasks_have_moved_warm(fle
 
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
-        assert (
-            "\nthey finish their batch tasks, and leave when others have learned and taken over the rest\n" in said.out
-        )
+        assert f"\n{LEARNS}\n" in said.out
         gone = asked(said.out)
         assert f"; {gone} (stable, leaves soon): 2 tasks, " in said.out
         assert " (warming, 50 %)" in said.out

@@ -21,16 +21,17 @@ from simulation.actions import Action, Loss, Moment
 from simulation.culprits import MAX_DEATHS, most_deaths
 from simulation.failing import HistoryError
 from simulation.invariants import BrokenError
-from simulation.jobs import of_one_slot, unweighed
+from simulation.jobs import JobsTopic, of_one_slot, unweighed
 from simulation.lacking import LONGEST_WAIT_MS
 from simulation.learner_actions import Role, Step
+from simulation.leave_request import finish_what_drains
 from simulation.older import OLDER
 from simulation.world import NO_LIMIT, SETTINGS, World
 
 from airflow_provider.assignment.learners.model import LearnedRule, Limits
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.state.records import ControlAction, TaskKind
+from airflow_provider.state.records import ControlAction
 from airflow_provider.values.model import ConnectProtocol, TaskId
 
 JOBS = "ABCD"
@@ -227,11 +228,8 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         clock_drift_ppm=DRIFT_PPM,
         wall_skew_ms=SKEW_MS,
         returns_ms=RETURNS_MS,
-        stateful=STATEFUL if plan.learns else frozenset(),
-        streams=_some_jobs(seed) if plan.learns else frozenset(),
+        jobs=_jobs_of(seed, plan),
         learned=plan.learned,
-        weigh=plan.weigh,
-        wants=plan.wants,
         warm_ms=random.Random(f"{seed}/warm").choice(WARM_MS),
         warm_up_fails=random.Random(f"{seed}/fails").choice((0.0, 0.0, 0.3, 0.9)),
     )
@@ -257,9 +255,13 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
     return told
 
 
-def _some_jobs(seed: int) -> frozenset[str]:
+def _jobs_of(seed: int, plan: Plan) -> JobsTopic:
+    """Where tasks are learned, some jobs are streams."""
+    if not plan.learns:
+        return JobsTopic(weigh=plan.weigh, wants=plan.wants)
     rng = random.Random(f"{seed}/streams")
-    return frozenset(job for job in JOBS if rng.random() < 0.6)
+    streams = frozenset(job for job in JOBS if rng.random() < 0.6)
+    return JobsTopic(STATEFUL, streams, plan.weigh, plan.wants)
 
 
 def _let_some_end_spark(seed: int, world: World) -> None:
@@ -272,7 +274,7 @@ def _let_some_end_spark(seed: int, world: World) -> None:
 def _peace(world: World, plan: Plan, told: Told) -> None:
     """The faults stop; the group comes to rest."""
     world.make_peace()
-    world.watch(lambda: _finish_what_drains(world))
+    world.watch(lambda: finish_what_drains(world))
     world.watch(_look_at_culprits(world))
     world.run_until(
         lambda: not world.expected and not any(process.asleep for process in world.members), within_ms=BACK_WITHIN_MS
@@ -306,18 +308,6 @@ def _look_at_culprits(world: World) -> Callable[[], bool]:
         return False
 
     return look
-
-
-def _finish_what_drains(world: World) -> bool:
-    """Finish the tasks that draining workers still run, and the batch tasks of those that leave soon."""
-    streams = {job for job, defined in world.jobs.newest.jobs.items() if defined.kind is TaskKind.STREAMING}
-    for process in world.members:
-        drains = process.asked.slots == 0
-        if (drains or process.asked.leaves_soon) and not process.asleep:
-            for task in list(process.running):
-                if drains or task.job not in streams:
-                    process.tasks.finish(task)
-    return False
 
 
 def _settle(world: World, plan: Plan, told: Told) -> None:

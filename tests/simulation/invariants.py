@@ -109,7 +109,8 @@ def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
 
 @invariant
 def no_more_slots_are_taken_than_there_are(process: Process, taken: Mapping[TaskId, int]) -> None:
-    """Each running task has the slots that it needs, or all of the worker's, and together they take no more than these.
+    """Each running task has the slots that it needs, or all that streams leave of the worker's, and together they take
+    no more than these.
 
     :param taken: how many slots each task has
     """

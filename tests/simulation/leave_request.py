@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow_provider.group.classic.member.events import LeaveSoonRequested
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.membership import MembershipView
-from airflow_provider.state.records import ControlAction, ControlRecord
+from airflow_provider.state.records import ControlAction, ControlRecord, TaskKind
 from airflow_provider.values.model import Tasks
 from airflow_provider.worker.endings.leave_request import ASKED, LeaveRequest
 
 if TYPE_CHECKING:
     from simulation.process import Process
+    from simulation.world import World
 
 
 class Asked:
@@ -97,3 +98,15 @@ class Asked:
 
     def leave_soon(self, reason: str) -> None:
         self._process.feed(LeaveSoonRequested(now_ms=self._process.now, reason=reason))
+
+
+def finish_what_drains(world: World) -> bool:
+    """Finish the tasks that draining workers still run, and the batch tasks of those that leave soon."""
+    streams = {job for job, defined in world.jobs.newest.jobs.items() if defined.kind is TaskKind.STREAMING}
+    for process in world.members:
+        drains = process.asked.slots == 0
+        if (drains or process.asked.leaves_soon) and not process.asleep:
+            for task in list(process.running):
+                if drains or task.job not in streams:
+                    process.tasks.finish(task)
+    return False

@@ -18,7 +18,7 @@ from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.culprits import Culprits
 from simulation.failing import HistoryError
-from simulation.jobs import JobsTopic, of_one_slot, unweighed
+from simulation.jobs import JobsTopic
 from simulation.lacking import Lacking
 from simulation.network import Network
 from simulation.process import Process
@@ -62,13 +62,11 @@ class World:
     :param wall_skew_ms: how far a process's wall clock may be off
     :param named: whether workers that come back are known by their names, as ours are; Connect's are not
     :param returns_ms: each process announces one of these as the longest time of its return, which may be wrong
-    :param stateful: the jobs whose tasks warm up
-    :param streams: the jobs whose tasks do not end; by default those
+    :param stateful: the jobs whose tasks warm up; they are streams
+    :param jobs: an empty topic, if tasks differ in other ways, too
     :param learned: each process has one of these rules
     :param warm_ms: from and to how long a warm-up takes
     :param warm_up_fails: the probability of its failure, from 0 to 1
-    :param weigh: a task's cost in its plan
-    :param wants: a task's slots in its plan
     :param cold_start_ms: how long a task that was not made ready runs before it does its work
     """
 
@@ -86,13 +84,11 @@ class World:
         named: bool = True,
         returns_ms: Sequence[int | None] = (None,),
         stateful: frozenset[str] = frozenset(),
-        streams: frozenset[str] | None = None,
+        jobs: JobsTopic | None = None,
         learned: Sequence[LearnedRule] = (LearnedRule.WHEN_READY,),
         warm_ms: tuple[int, int] = (2_000, 8_000),
         warm_up_fails: float = 0.0,
         cold_start_ms: int = 0,
-        weigh: Callable[[TaskId], float | None] = unweighed,
-        wants: Callable[[TaskId], int] = of_one_slot,
     ) -> None:
         self.seed = seed
         self.named = named
@@ -125,7 +121,7 @@ class World:
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
-        self.jobs = JobsTopic(stateful, stateful if streams is None else streams, weigh, wants)
+        self.jobs = JobsTopic(stateful, stateful) if jobs is None else jobs
         self._watch: list[Callable[[], bool]] = []
         self._holders: dict[TaskId, list[Process]] = {}
         self._owners: dict[TaskId, list[Process]] = {}

@@ -27,6 +27,7 @@ from airflow_provider.integration.memberships.group_protocols import (
     Coordinators,
     GroupProtocolName,
     check_goes_together,
+    offered_by_default,
 )
 from airflow_provider.integration.memberships.worker_values import WorkerSpec
 from airflow_provider.integration.operator_parameters.parameters import usable
@@ -198,8 +199,8 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
     timing.add_argument(
         "--connect-protocol",
         choices=[protocol.value for protocol in ConnectProtocol],
-        default=ConnectProtocol.SESSIONED.value,
-        help="as Connect's connect.protocol; extensible: tasks are learned before they move (default: %(default)s)",
+        help="as Connect's connect.protocol; extensible: tasks are learned before they move (default: extensible in a"
+        " classic group, sessioned in a declarative one)",
     )
     timing.add_argument(
         "--session-timeout-ms",
@@ -260,8 +261,8 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
         raise ValueError(f"--returns-ms {args.returns_ms}: must be from 0 to {LONGEST_DELAY_MS}")
     if args.idle_timeout is not None and not 0.001 <= args.idle_timeout < 10**9:
         raise ValueError(f"--idle-timeout {args.idle_timeout:g}: must be at least 0.001 s")
-    policy, connect_protocol = policy_of(args), ConnectProtocol(args.connect_protocol)
-    name = GroupProtocolName(args.group_protocol)
+    policy, name = policy_of(args), GroupProtocolName(args.group_protocol)
+    connect_protocol = ConnectProtocol(args.connect_protocol) if args.connect_protocol else offered_by_default(name)
     session_ms = _SESSION_MS[name] if args.session_timeout_ms is None else args.session_timeout_ms
     try:
         check_protocol(policy, connect_protocol)

@@ -33,6 +33,13 @@ class Coordinators(str, Enum):
     """Only those that do nothing else, so this one does not."""
 
 
+def offered_by_default(name: GroupProtocolName) -> ConnectProtocol:
+    """What a worker offers that has not said it. Where there are rounds, tasks are learned before they move: a stream
+    then stands still for a stop and a start, and not for Spark's start. Declarative groups learn no tasks.
+    """
+    return ConnectProtocol.EXTENSIBLE if name is GroupProtocolName.CLASSIC else ConnectProtocol.SESSIONED
+
+
 def check_goes_together(name: GroupProtocolName, member: MemberSettings) -> None:
     """Check that the settings exist in the protocol.
 

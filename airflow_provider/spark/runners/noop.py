@@ -169,7 +169,7 @@ def _finished(order: TaskOrder) -> TaskFinished:
 def _planned(order: TaskOrder) -> TaskFinished:
     """:raises PlanError: if no record has room for so many tasks"""
     has_something = not order.config.keys().isdisjoint((WARM_UP, _WARM_UP_FAILS))
-    return TaskFinished(order=order, result=_plan_of(order), stateful=True if has_something else None)
+    return TaskFinished(order=order, result=_plan_of(order), stateful=has_something)
 
 
 def _plan_of(order: TaskOrder) -> list[dict[str, Any]]:

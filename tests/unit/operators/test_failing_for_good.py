@@ -38,7 +38,7 @@ class TestMapped:
         [
             (SparkWorkerOperator, {**WORKER, "policy": "defered"}, {"slots": [1, 1]}, "policy"),
             (SparkWorkerOperator, WORKER, {"policy": ["immediate", "defered"]}, "policy"),
-            (SparkWorkerOperator, WORKER, {"learners": [None, Learners()]}, "learners"),
+            (SparkWorkerOperator, WORKER, {"learners": [None, 4]}, "learners"),
             (SparkWorkerOperator, WORKER, {"slots": ["2", 0]}, "slots"),
             (SparkWorkerOperator, WORKER, {"worker": ["a", "b", "not a name"]}, "worker"),
             (SparkJobOperator, {**JOB, "kind": "stream"}, {"job": ["a", "b"]}, "kind"),

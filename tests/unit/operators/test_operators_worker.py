@@ -25,7 +25,7 @@ from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.state.records import TaskState, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.worker import WorkerTrigger
-from airflow_provider.values.model import TaskId, WorkerId
+from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
 from airflow_provider.worker.endings.ending import Ending, Outcome
 
 
@@ -423,7 +423,8 @@ class TestWorkerOperator:
             ({"policy": "incremental"}, "policy"),
             ({"policy": Deferred}, "policy"),
             ({"policy": Incremental(max_moves=5), "connect_protocol": "eager"}, "policy"),
-            ({"learners": Learners()}, "learners"),
+            ({"learners": Learners(), "connect_protocol": "sessioned"}, "learners"),
+            ({"learners": Learners(), "group_protocol": "connect"}, "learners"),
             ({"learners": 4, "connect_protocol": "extensible"}, "learners"),
             ({"connect_protocol": "loud"}, "connect_protocol"),
             ({"group_protocol": "consumer"}, "group_protocol"),
@@ -441,6 +442,7 @@ class TestWorkerOperator:
             ({}, "connect"),
             ({"group_protocol": "classic"}, "classic"),
             ({"connect_protocol": "extensible"}, "classic"),
+            ({"learners": Learners()}, "classic"),
         ],
     )
     def test_the_group_protocol_is_the_configured_one_for_who_does_not_choose(
@@ -450,6 +452,21 @@ class TestWorkerOperator:
         runs.endings = [outcome(Ending.DRAINED)]
         worker_operator(**parameters).execute(context())
         assert runs.made[0].spec.group_protocol.value == protocol
+
+    @pytest.mark.parametrize(
+        ("parameters", "offered"),
+        [
+            ({}, ConnectProtocol.EXTENSIBLE),
+            ({"connect_protocol": "compatible"}, ConnectProtocol.COMPATIBLE),
+            ({"group_protocol": "connect"}, ConnectProtocol.SESSIONED),
+        ],
+    )
+    def test_tasks_are_learned_where_the_group_protocol_can_do_that(
+        self, runs: type[FakeRun], parameters: Any, offered: ConnectProtocol
+    ) -> None:
+        runs.endings = [outcome(Ending.DRAINED)]
+        worker_operator(**parameters).execute(context())
+        assert runs.made[0].spec.member.protocol is offered
 
     def test_a_wrong_configuration_is_named_as_such(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL", "conect")

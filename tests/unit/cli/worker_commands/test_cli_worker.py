@@ -141,6 +141,17 @@ def test_without_a_supervisor_it_does_not_come_back(ends: Any, options: tuple[st
     assert began.returns_ms == returns_ms
 
 
+@pytest.mark.parametrize(
+    ("group_protocol", "offered"), [("classic", ConnectProtocol.EXTENSIBLE), ("connect", ConnectProtocol.SESSIONED)]
+)
+def test_tasks_are_learned_where_the_group_protocol_can_do_that(
+    ends: Any, group_protocol: str, offered: ConnectProtocol
+) -> None:
+    began = ends(outcome(Ending.LEFT))
+    assert main(["worker", "g", *BROKER, "--group-protocol", group_protocol]) == 0
+    assert began.settings.member.protocol is offered
+
+
 def test_options_reach_the_worker(ends: Any) -> None:
     began = ends(outcome(Ending.LEFT))
     options = ("--worker", "w1", "--slots", "5", "--until", "drained", "--connect-protocol", "eager")

@@ -94,7 +94,7 @@ async def test_no_error_to_fail_with_is_no_failure(noop: Recorder) -> None:
 async def test_a_planner_plans_as_many_tasks_as_it_may(noop: Recorder) -> None:
     task = order(PLANNER_INDEX, seconds=3)
     await noop.runner.start(task)
-    assert await noop.last() == TaskFinished(order=task, result=[{"seconds": 3}, {"seconds": 3}])
+    assert await noop.last() == TaskFinished(order=task, result=[{"seconds": 3}, {"seconds": 3}], stateful=False)
 
 
 async def test_a_plan_for_which_no_record_has_room_is_not_even_made(noop: Recorder) -> None:
