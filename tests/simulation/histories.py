@@ -256,12 +256,11 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
 
 
 def _jobs_of(seed: int, plan: Plan) -> JobsTopic:
-    """Where tasks are learned, some jobs are streams."""
-    if not plan.learns:
-        return JobsTopic(weigh=plan.weigh, wants=plan.wants)
-    rng = random.Random(f"{seed}/streams")
-    streams = frozenset(job for job in JOBS if rng.random() < 0.6)
-    return JobsTopic(STATEFUL, streams, plan.weigh, plan.wants)
+    """Where tasks are learned, some jobs are streams. Streams that take several slots are played by ``sized_group``."""
+    stateful = STATEFUL if plan.learns else frozenset[str]()
+    rng, some = random.Random(f"{seed}/streams"), plan.learns and plan.wants is of_one_slot
+    streams = frozenset(job for job in JOBS if some and rng.random() < 0.6)
+    return JobsTopic(stateful, streams, plan.weigh, plan.wants)
 
 
 def _let_some_end_spark(seed: int, world: World) -> None:
