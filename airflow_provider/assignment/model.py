@@ -72,9 +72,9 @@ class TriedElsewhere:
 NONE_ELSEWHERE: Final = TriedElsewhere()
 
 
-STREAM_RANK: Final = 1
-BATCH_RANK: Final = 2
-"""The ranks of running tasks, lowest first revoked: a stream goes on from its checkpoint, a batch task begins again."""
+GOES_ON_RANK: Final = 1
+BEGINS_AGAIN_RANK: Final = 2
+"""The ranks of running tasks: a stream goes on elsewhere from its checkpoint, a batch task begins again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

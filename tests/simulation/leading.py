@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from simulation.jobs import all_of
 from simulation.rounds import Computed
 
-from airflow_provider.assignment.model import STREAM_RANK
+from airflow_provider.assignment.model import GOES_ON_RANK
 from airflow_provider.group.classic.leader.leader import LeaderAnswer, lead
 from airflow_provider.group.classic.member.events import PerformAssignment
 from airflow_provider.group.live.classic.leading import (
@@ -74,7 +74,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             call.draining,
             call.stateful,
             frozenset(call.revocation_rank),
-            frozenset(task for task, rank in call.revocation_rank.items() if rank == STREAM_RANK),
+            frozenset(task for task, rank in call.revocation_rank.items() if rank == GOES_ON_RANK),
             call.ready,
             call.costs.among(call.configured),
             call.failed,

@@ -19,6 +19,7 @@ _KNOWS = "owners_know_what_others_learn"
 _AT_ONCE = "a_lost_owner_whose_learner_is_ready_is_replaced_at_once"
 _ONLY_READY = "a_stateful_task_is_stopped_only_for_a_ready_learner"
 _NOTHING_NEW = "a_leaving_worker_gets_nothing_new"
+_FINISHES = "a_leaving_worker_finishes_its_batch_tasks"
 _BACK = "a_task_stopped_for_a_learner_goes_to_it_or_back"
 _PLACE = "a_failed_learner_gives_up_its_place"
 _OVER = "nobody_starts_over"
@@ -145,6 +146,13 @@ LEARNER_MUTATIONS = (
         ),
         plan="learners",
         broken=(_NOTHING_NEW, _COMPLETE, _TWICE, _OVER),
+    ),
+    Mutation(
+        name="has those that leave soon stop their batch tasks",
+        module=f"{_LEARNERS}.settled",
+        edits=((".beside(round.finished_by_leaving(settled.kept))", ""),),
+        plan="learners",
+        broken=(_FINISHES,),
     ),
     Mutation(
         name="does not tell an owner what others learn",

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.assignment.model import (
-    BATCH_RANK,
+    BEGINS_AGAIN_RANK,
     Memory,
     Move,
     Outcome,
@@ -135,10 +135,12 @@ class LearnerRound(Round):
     def finished_by_leaving(self, kept: Shares) -> Shares:
         """The running batch tasks of workers that leave soon: they finish these while another worker stays.
 
-        No planners, because one that plans again and again never ends.
+        Not those that live on without them, nor planners, because one that plans again and again never ends.
         """
         leaving = self.leaving_soon & kept.keys() if self.staying else ()
-        ends = {task for task, rank in self.revocation_rank.items() if rank == BATCH_RANK and not task.is_planner}
+        ends = {
+            task for task, rank in self.revocation_rank.items() if rank == BEGINS_AGAIN_RANK and not task.is_planner
+        }
         return {worker: kept[worker] & ends for worker in leaving}
 
     @property

@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
-from airflow_provider.assignment.model import BATCH_RANK, STREAM_RANK
+from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GOES_ON_RANK
 from airflow_provider.state.records import (
     Halt,
     HaltRecord,
@@ -305,9 +305,11 @@ def converged(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatu
 
 
 def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
-    """What costs least to stop: pending 0 (left out), streaming 1 (goes on from its checkpoint), running batch 2."""
+    """What costs least to stop: what is pending, which is left out; then streams and what lives on without its worker;
+    then other batch tasks, which run.
+    """
     return {
-        task: STREAM_RANK if status.kind is TaskKind.STREAMING else BATCH_RANK
+        task: GOES_ON_RANK if status.kind is TaskKind.STREAMING or status.lives_on else BEGINS_AGAIN_RANK
         for task, status in statuses.items()
         if status.state is TaskState.RUNNING
     }

@@ -17,7 +17,7 @@ from airflow_provider.assignment.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignment.model import BATCH_RANK, STREAM_RANK, Absence
+from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GOES_ON_RANK, Absence
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
@@ -188,7 +188,7 @@ class LearnerGroup:
             leaving_soon=frozenset(self.leaving),
             draining=frozenset(self.draining),
             revocation_rank={
-                task: BATCH_RANK if task.job in self.batch else STREAM_RANK
+                task: BEGINS_AGAIN_RANK if task.job in self.batch else GOES_ON_RANK
                 for task in frozenset(self.running) - self.pending
             },
             stays=self.stays,

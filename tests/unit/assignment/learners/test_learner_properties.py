@@ -24,7 +24,7 @@ from airflow_provider.assignment.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignment.model import BATCH_RANK, GroupAssignment, Memory, MoveReason, Round
+from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GroupAssignment, Memory, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Incremental, Policy
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
@@ -485,7 +485,11 @@ def check_who_leaves(this: LearnerRound, outcome: LearnerAssignment) -> None:
     learned = {task for lessons in this.learning.values() for task in lessons}
     begun = NO_TASKS.union(*(move.tasks for move in outcome.lessons))
     for worker in this.leaving_soon & this.owned.keys() if this.staying else ():
-        ends = {task for task in this.owned[worker] if this.revocation_rank.get(task) == BATCH_RANK and task.index >= 0}
+        ends = {
+            task
+            for task in this.owned[worker]
+            if this.revocation_rank.get(task) == BEGINS_AGAIN_RANK and task.index >= 0
+        }
         superfluous = {task for task in ends if task not in this.configured or owned.count(task) > 1}
         assert not ends & begun
         assert not ends & outcome.revoked[worker] - learned - superfluous, "a batch task finishes where it runs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,8 +258,11 @@ def test_what_costs_least_to_stop_comes_first() -> None:
         **_statuses({A2: TaskState.RUNNING}, kind=TaskKind.STREAMING),
         **_statuses({TaskId("a", 3): TaskState.PENDING}, kind=TaskKind.STREAMING),
     }
+    on_a_cluster = TaskId("a", 4)
+    (driver,) = _statuses({on_a_cluster: TaskState.RUNNING}).values()
+    statuses[on_a_cluster] = replace(driver, handle={"cluster": "yarn"})
     order = sorted(statuses, key=lambda task: (revocation_rank(statuses).get(task, 0), task))
-    assert order == [A0, TaskId("a", 3), A2, A1]
+    assert order == [A0, TaskId("a", 3), A2, on_a_cluster, A1]
 
 
 # ---- where a task is of which nothing is said
