@@ -69,15 +69,16 @@ def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
             f" or URI that all of them reach; for trials on one machine, {TEMPORARY!r}"
         )
     if given is None or given == TEMPORARY:
-        return str(_folder_of_this_user())
+        return _folder_of_this_user()
     return given
 
 
-def _folder_of_this_user() -> Path:
+def _folder_of_this_user() -> str:
     """The same for all processes of this user on this machine. Others may have made one of its name first, to read what
-    is written there, or to have Spark read what they have written. So each start of a task looks at it.
+    is written there, or to have Spark read what they have written. So each start of a task looks at it; to make a
+    ``Path`` would take longer than to look.
     """
-    folder = Path(tempfile.gettempdir(), f"cospark-checkpoints-{os.geteuid()}")
+    folder = f"{tempfile.gettempdir()}/cospark-checkpoints-{os.geteuid()}"
     try:
         found = _made(folder)
     except OSError as failed:
@@ -90,17 +91,17 @@ def _folder_of_this_user() -> Path:
     return folder
 
 
-def _made(folder: Path) -> os.stat_result:
+def _made(folder: str) -> os.stat_result:
     """What is there; if nothing is, a folder is made first.
 
     :raises OSError: if it can't be made or looked at
     """
     try:
-        return folder.lstat()
+        return os.lstat(folder)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):  # another process has been faster
-            folder.mkdir(mode=0o700)
-        return folder.lstat()
+            Path(folder).mkdir(mode=0o700)
+        return os.lstat(folder)
 
 
 def checkpoint_location(root: str, group_id: str, task: TaskId, config: Config) -> str:
