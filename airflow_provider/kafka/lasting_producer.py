@@ -220,8 +220,8 @@ class LastingProducer:
 
     def _hand_on(self) -> None:
         """Tell those who wait for them the results that librdkafka has told."""
-        for number in tuple(self._results):
-            with self._lock:
-                result, given = self._results.pop(number, None), self._waiting.pop(number, None)
-            if result is not None and given is not None:
+        with self._lock:
+            told = [(self._waiting.pop(number, None), self._results.pop(number)) for number in tuple(self._results)]
+        for given, result in told:
+            if given is not None:
                 given.delivered(*result)
