@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.assignment.model import one_by_one
 from airflow_provider.state.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 LOST = "lost"
 """The end of an attempt whose worker was killed, so that nobody could record it."""
@@ -65,7 +66,7 @@ def attempts_of(events: Iterable[Event], kills: Collection[Kill]) -> tuple[Attem
         elif told.started_at_ms is not None:
             began = running.pop(told.task, told)
             attempts.append(
-                _attempt(replace(told, epoch=began.epoch), told.finished_at_ms or event.at_ms, told.state.value)
+                _attempt(replaced(told, epoch=began.epoch), told.finished_at_ms or event.at_ms, told.state.value)
             )
     attempts += [_still_running(told, kills) for told in running.values()]
     return tuple(sorted(attempts, key=lambda attempt: attempt.started_at_ms))

@@ -1,4 +1,6 @@
-"""``dataclasses.replace`` in half the time, for frozen classes with slots: each event makes several new values."""
+"""``dataclasses.replace`` in half the time, for frozen classes with slots: each event makes several new values.
+Also for msgspec's values, which are copied ten times as fast.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct, structs
 
 __all__ = ["replaced"]
 
@@ -18,7 +22,7 @@ else:
     def replaced(value: T, /, **changes: object) -> T:
         """Copy a value with some fields changed. It neither checks the values nor calls ``__post_init__``.
 
-        :raises KeyError: it has no such field
+        :raises KeyError: it has no such field; a TypeError if it is one of msgspec's values
         """
         kind = type(value)
         replace = _REPLACERS.get(kind)
@@ -27,6 +31,8 @@ else:
         return replace(value, changes)
 
     def _replacer(kind: type[T]) -> Callable[[T, Mapping[str, object]], T]:
+        if issubclass(kind, Struct):
+            return lambda value, changes: structs.replace(value, **changes)
         names = tuple(field.name for field in fields(kind))
         values_of = attrgetter(*names)
         put = {name: getattr(kind, name).__set__ for name in names}  # bypasses the frozen class's __setattr__

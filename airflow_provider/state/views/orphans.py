@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_watched, present
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import WorkerId
+from airflow_provider.values.replacing import replaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Orphan:
 
     def over(self, wall_ms: int) -> TaskStatus:
         """The record that says that it has stopped."""
-        return replace(self.status, state=TaskState.STOPPED, finished_at_ms=wall_ms)
+        return replaced(self.status, state=TaskState.STOPPED, finished_at_ms=wall_ms)
 
 
 def orphans(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[Orphan]:

@@ -32,6 +32,7 @@ from airflow_provider.state.views.hints import task_hints, worker_hints
 from airflow_provider.state.views.topic_view import About, TopicView, Unreadable, ignore_unreadable, read_value
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.values.replacing import replaced
 
 StatusRecord = GroupRecord | WorkerStatus | TaskStatus
 
@@ -146,7 +147,7 @@ class StatusSnapshot:
         """
         for task, last in self.tasks.items():
             for unended in self.unended.get(task, ()):
-                yield replace(last, state=TaskState.RUNNING, handle=unended.handle)
+                yield replaced(last, state=TaskState.RUNNING, handle=unended.handle)
             if last.lives_on:
                 yield last
 

@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
+from airflow_provider.values.replacing import replaced
 from airflow_provider.values.story import Story
 from airflow_provider.worker.hands.log_levels import LogLevels
 from airflow_provider.worker.hands.orders import bare_order, order_of
@@ -343,10 +343,10 @@ class TaskExecutor:
         asyncio.get_running_loop().call_later(ms / 1000, self._steps.guarded, call)
 
     def _end_orphan(self, status: TaskStatus) -> None:
-        ended = replace(status, state=TaskState.STOPPED, worker=self._worker)
+        ended = replaced(status, state=TaskState.STOPPED, worker=self._worker)
 
         def tell() -> None:
-            self._records.stopped(replace(ended, finished_at_ms=wall_ms()))
+            self._records.stopped(replaced(ended, finished_at_ms=wall_ms()))
 
         def still() -> bool:
             """Its job may have been resumed or submitted again since."""

@@ -19,6 +19,7 @@ from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.spark.runners.detached_queries import DetachedQueries
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.hands.orders import bare_order
 from airflow_provider.worker.tasks import commands, events
 from airflow_provider.worker.tasks.invariants import validate
@@ -166,7 +167,7 @@ class Life:
                 for task in self.queries.stop(tasks, reason):
                     self._attempts[task].stopping = True
             case commands.EndOrphan(status=status):
-                ended = replace(status, state=TaskState.STOPPED)
+                ended = replaced(status, state=TaskState.STOPPED)
                 self.queries.end(status.task, status.handle, lambda: self._say(ended), still=lambda: True)
             case commands.WriteStart(status=status, number=number):
                 self._say(status, events.StartWritten, number)

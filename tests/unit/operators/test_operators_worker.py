@@ -26,6 +26,7 @@ from airflow_provider.state.records import TaskState, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.endings.ending import Ending, Outcome
 
 
@@ -475,7 +476,7 @@ class TestWorkerOperator:
 
 
 def _ended_now(status: Any) -> Any:
-    return replace(status, finished_at_ms=10**14)
+    return replaced(status, finished_at_ms=10**14)
 
 
 def _worker(name: str, url: str, state: WorkerPhase = WorkerPhase.STABLE) -> Any:

@@ -10,6 +10,7 @@ from led_group import EPOCH, Group
 from airflow_provider.state.blame.elsewhere import better_places
 from airflow_provider.state.records import StreamProgress, TaskFailure, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.values.model import MemberId, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -33,7 +34,7 @@ class Blamed(Group):
         self.status = replace(self.status, workers={name: said(name, slots=slots.get(name, 4)) for name in names})
 
     def tell(self, task: TaskId, **fields: Any) -> None:
-        told = {**self.status.tasks, task: replace(self.status.tasks[task], **fields)}
+        told = {**self.status.tasks, task: replaced(self.status.tasks[task], **fields)}
         self.status = replace(self.status, tasks=told)
 
     def fails(self, task: TaskId, *workers: WorkerId, failures: int = 1) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
+from msgspec import Struct
 
 from airflow_provider.values.replacing import replaced
 
@@ -21,6 +22,11 @@ class Named:
     at: Point
 
 
+class Place(Struct, frozen=True, kw_only=True):
+    x: int
+    y: int = 0
+
+
 def test_it_is_another_value_with_these_fields_changed() -> None:
     here = Point(x=1, y=2)
     named = Named(name="here", at=here)
@@ -28,6 +34,14 @@ def test_it_is_another_value_with_these_fields_changed() -> None:
     assert replaced(named, name="there") == Named(name="there", at=here)
     assert replaced(here) == here
     assert here == Point(x=1, y=2)
+
+
+def test_msgspecs_values_are_copied_as_well() -> None:
+    here = Place(x=1, y=2)
+    assert replaced(here, y=3) == Place(x=1, y=3)
+    assert here == Place(x=1, y=2)
+    with pytest.raises(TypeError):
+        replaced(here, z=3)  # type: ignore[call-arg]
 
 
 def test_a_field_that_it_does_not_have_is_refused() -> None:

@@ -39,6 +39,7 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.views.presence import stands_back
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker import standing_back
 from airflow_provider.worker.endings.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
@@ -164,7 +165,7 @@ async def goes_well_elsewhere(life: SteadyLife, task: TaskId) -> None:
     await eventually(lambda: life.topics.status.tasks[task].failed_on == (ME,))
     last = life.topics.status.tasks[task]
     well = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
-    taken = replace(
+    taken = replaced(
         last, state=TaskState.RUNNING, worker=WorkerId("w2"), epoch=Epoch(last.epoch + 1), attempt=9, progress=well
     )
     await life.topics.publish_task(taken)
@@ -410,7 +411,7 @@ COMES = WorkerStatus(worker=WorkerId("w2"), state=WorkerPhase.JOINING, epoch=Epo
 async def test_who_stands_back_and_leaves_waits_until_it_is_sure_whether_it_comes_back(standing: Any) -> None:
     async with standing(wait_s=60) as life:
         await eventually(lambda: stands_back(life.topics.status) == {ME: "no master"})
-        await life.topics.publish_task(replace(BY_ITSELF, epoch=life.topics.status.workers[ME].epoch))
+        await life.topics.publish_task(replaced(BY_ITSELF, epoch=life.topics.status.workers[ME].epoch))
         life.steady.leave("the test says so", Absence(left=LeaveReason.RESTARTING), DEADLINE_S)
         await asyncio.sleep(0.05)
         assert life.starter.ended == []
@@ -429,7 +430,7 @@ async def test_who_stands_back_and_leaves_as_the_last_one_leaves_nothing_running
 ) -> None:
     async with standing(wait_s=60) as life:
         await eventually(lambda: stands_back(life.topics.status) == {ME: "no master"})
-        await life.topics.publish_task(replace(BY_ITSELF, epoch=life.topics.status.workers[ME].epoch))
+        await life.topics.publish_task(replaced(BY_ITSELF, epoch=life.topics.status.workers[ME].epoch))
         if comes:
             await life.topics.publish_worker(replace(COMES, at_ms=wall_ms()))
         life.steady.leave("the test says so", absence)

@@ -8,13 +8,13 @@ assigns it again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import TaskId, planner_of
+from airflow_provider.values.replacing import replaced
 
 ALL_RETRIES: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -47,7 +47,7 @@ def to_try_again(
         if status.is_of(definition.run_key, fingerprint)
     )
     return [
-        replace(
+        replaced(
             status,
             state=TaskState.UNASSIGNED,
             attempt=status.attempt + 1,

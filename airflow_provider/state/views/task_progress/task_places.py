@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus, TaskWork
@@ -121,7 +120,7 @@ def _waits_at(owner: WorkerId, last: TaskStatus, status: StatusSnapshot) -> Task
     if (last.state, last.worker) == (TaskState.PENDING, owner):
         return last
     attempt = last.attempt + (last.started_at_ms is not None)
-    return replace(
+    return replaced(
         last, state=TaskState.PENDING, epoch=_epoch(status), worker=owner, attempt=attempt, started_at_ms=None
     )
 
@@ -134,7 +133,7 @@ def _as_stopped(work: TaskWork, last: TaskStatus | None, status: StatusSnapshot)
     """The status of a task that was stopped singly. If it had not begun, no worker writes that it has stopped."""
     if last is None:
         return _first_word(work, TaskState.STOPPED, _epoch(status), _NOBODY)
-    return last if last.state not in _WAITS else replace(last, state=TaskState.STOPPED)
+    return last if last.state not in _WAITS else replaced(last, state=TaskState.STOPPED)
 
 
 def _first_word(work: TaskWork, state: TaskState, epoch: Epoch, worker: WorkerId) -> TaskStatus:

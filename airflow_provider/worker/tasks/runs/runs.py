@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from airflow_provider.state.records import (
     MOST_FAILED_ON,
     CheckpointClaim,
@@ -43,9 +45,9 @@ class End:
     cut_short: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRun(Counted):
-    """A task in this worker.
+class TaskRun(Struct, Counted, frozen=True, kw_only=True):
+    """A task in this worker. Each event of a task changes it, so it is one of msgspec's values, which are copied ten
+    times as fast as data classes.
 
     :param attempt: the number of the present or next start, from 1
     :param alone: whether it was started alone on trial, and with nothing beside it if that is wanted

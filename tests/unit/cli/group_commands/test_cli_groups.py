@@ -33,6 +33,7 @@ from airflow_provider.ui.views.groups import group_in_short
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import TaskId, planner_of
+from airflow_provider.values.replacing import replaced
 
 # ---- groups describe
 
@@ -109,8 +110,8 @@ def test_what_keeps_a_worker_from_running_its_tasks_is_told_beside_those_that_wa
 
 
 def test_a_suspect_that_is_pending_says_that_it_waits_for_its_trial() -> None:
-    waits = replace(BUSY.tasks[A0], state=TaskState.PENDING, worker=W1, spark_deaths=2, waits_for_trial=True)
-    status = replace(BUSY, tasks={**BUSY.tasks, A0: waits, A1: replace(waits, task=A1)})
+    waits = replaced(BUSY.tasks[A0], state=TaskState.PENDING, worker=W1, spark_deaths=2, waits_for_trial=True)
+    status = replace(BUSY, tasks={**BUSY.tasks, A0: waits, A1: replaced(waits, task=A1)})
     lines = "\n".join(as_lines(describe(coordinator("w1", "w2"), JOBS, status)))
     assert "task a:0: pending at w1, attempt 1, suspected 2 times, waits for its trial\n" in lines
     assert "task a:1: pending at w1, attempt 1, suspected 2 times, waits for its trial: 1 task before it\n" in lines
@@ -204,7 +205,7 @@ def test_what_runs_is_shown_before_what_waits() -> None:
 def test_the_error_of_an_attempt_before_is_not_told_as_that_of_the_last_one() -> None:
     error = "ConnectionError: reset"
     tasks = {A0: told(A0, TaskState.FINISHED, error=error), A1: told(A1, TaskState.PENDING, error=error)}
-    again = replace(BUSY, tasks={task: replace(last, attempt=2) for task, last in tasks.items()})
+    again = replace(BUSY, tasks={task: replaced(last, attempt=2) for task, last in tasks.items()})
     lines = as_lines(describe(coordinator("w1", "w2"), JOBS, again))
     assert "  task a:0: finished at w1, attempt 2, before that: ConnectionError: reset" in lines
     assert "  task a:1: pending at w1, attempt 2, before that: ConnectionError: reset" in lines
@@ -268,7 +269,7 @@ def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, 
 
 def test_a_worker_was_last_heard_of_when_it_told_how_far_its_tasks_were() -> None:
     stream = StreamProgress(batch=3, rows_per_second=1.0, at_ms=90_000)
-    tasks = {A0: replace(told(A0, TaskState.RUNNING), progress=stream), A1: told(A1, TaskState.PENDING)}
+    tasks = {A0: replaced(told(A0, TaskState.RUNNING), progress=stream), A1: told(A1, TaskState.PENDING)}
     lost = replace(ended((WorkerPhase.STABLE, 60_000), (WorkerPhase.STABLE, 5_000)), tasks=tasks)
     empty = describe(coordinator(state="Empty"), JOBS, lost)["empty"]
     assert empty == "no worker is there: w1, w2 got lost; last heard of at 1970-01-01 00:01:30 UTC, epoch 5"

@@ -22,6 +22,7 @@ from airflow_provider.state.reports.groups.group_description import as_lines
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 
 def row(text: str, name: str) -> str:
@@ -118,10 +119,10 @@ def test_a_group_that_all_have_left_says_so() -> None:
 def test_how_long_tasks_run_and_took_is_shown() -> None:
     ended = {TaskId("a", i): (1_000, 1_500 + 100 * i) for i in (0, 1)}
     tasks = {
-        task: replace(told(task, TaskState.FINISHED), started_at_ms=began, finished_at_ms=end)
+        task: replaced(told(task, TaskState.FINISHED), started_at_ms=began, finished_at_ms=end)
         for task, (began, end) in ended.items()
     }
-    running = replace(told(A2, TaskState.RUNNING, W2), started_at_ms=1_000)
+    running = replaced(told(A2, TaskState.RUNNING, W2), started_at_ms=1_000)
     status = replace(BUSY, tasks={**tasks, A2: running})
     text = page(JOBS, status, wall_ms=213_000)
     assert "running: a:2 (3 min)" in row(text, "w2")
@@ -133,7 +134,7 @@ def test_how_long_tasks_run_and_took_is_shown() -> None:
 
 def test_how_far_a_stream_is_is_shown() -> None:
     progress = StreamProgress(batch=812, rows_per_second=1200.5, at_ms=2_000)
-    running = replace(told(A2, TaskState.RUNNING, W2), started_at_ms=1_000, progress=progress)
+    running = replaced(told(A2, TaskState.RUNNING, W2), started_at_ms=1_000, progress=progress)
     assert "running: a:2 (3 min, batch 812, 1,200 rows/s, lag unknown)" in row(
         page(JOBS, replace(BUSY, tasks={A2: running}), wall_ms=213_000), "w2"
     )

@@ -36,6 +36,7 @@ from airflow_provider.state.records import (
     WorkerStatus,
 )
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.hands import end_orphan_queries as ending
 
 W1 = WorkerId("w1")
@@ -159,7 +160,7 @@ async def test_such_a_query_is_ended_even_after_its_job_was_removed(orphans: Orp
     first = await orphans.runs()
     await orphans.runs(epoch=Epoch(2))
     last = orphans.topics.status.tasks[TaskId("a", 0)]
-    await orphans.topics.publish_task(TaskStatus(**{**_fields(last), "state": TaskState.STOPPED}))
+    await orphans.topics.publish_task(replaced(last, state=TaskState.STOPPED))
     await orphans.topics.remove("a", by="me")
     status, out, _ = await orphans("--end")
     assert (status, out.count(": ended"), first.active) == (0, 1, False)
@@ -186,10 +187,6 @@ def _give_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is time for one try each."""
     monkeypatch.setattr(ending, "_STOP_S", DEADLINE_S)
     monkeypatch.setattr(session_ending, "_AGAIN_S", DEADLINE_S)
-
-
-def _fields(status: TaskStatus) -> dict[str, Any]:
-    return {name: getattr(status, name) for name in TaskStatus.__dataclass_fields__}
 
 
 async def test_a_query_that_its_worker_cannot_end_is_listed_and_ended(orphans: Orphans) -> None:

@@ -19,6 +19,7 @@ from airflow_provider.state.records import TaskState, WrittenAsset
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.values.replacing import replaced
 
 LAKE = AssetAlias("lake")
 ORDERS = Asset("orders", "s3://lake/orders")
@@ -37,7 +38,7 @@ def wrote(group: FakeGroup, *assets: WrittenAsset, last: TaskState = TaskState.F
     """Each of the two tasks has written these; the last one is in this state."""
     group.jobs = jobs_snapshot(job(), tasks=2)
     status = status_snapshot(group.jobs, "job", TaskState.FINISHED, last)
-    tasks = {task: replace(said, wrote=assets) for task, said in status.tasks.items()}
+    tasks = {task: replaced(said, wrote=assets) for task, said in status.tasks.items()}
     group.status = replace(status, tasks=tasks)
 
 

@@ -51,6 +51,7 @@ from airflow_provider.state.operations.operations import Outcome
 from airflow_provider.state.records import TaskFailure, TaskState, WrittenAsset
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.endings.ending import Ending
 
 ESCAPED: Final = "x\\u0000y \\ud800"
@@ -200,7 +201,7 @@ def failed_job(group: Any) -> Any:
     jobs = jobs_snapshot(job(), tasks=1)
     status = status_snapshot(jobs, "job", TaskState.FAILED)
     failure = TaskFailure(message=BAD, traceback=BAD)
-    tasks = {task: replace(said, error=failure, worker=SPEC.member.worker) for task, said in status.tasks.items()}
+    tasks = {task: replaced(said, error=failure, worker=SPEC.member.worker) for task, said in status.tasks.items()}
     group.jobs, group.status = jobs, replace(status, tasks=tasks)
     return group
 
@@ -268,7 +269,7 @@ def test_results_and_assets_of_a_finished_job_can_be_stored(monkeypatch: pytest.
     group = failed_job(FakeGroup(monkeypatch))
     status = status_snapshot(group.jobs, "job", TaskState.FINISHED)
     wrote = (WrittenAsset(name=f"a{BAD}", uri="s3://lake/a", rows=1),)
-    tasks = {task: replace(said, result={BAD: BAD}, wrote=wrote) for task, said in status.tasks.items()}
+    tasks = {task: replaced(said, result={BAD: BAD}, wrote=wrote) for task, said in status.tasks.items()}
     group.status = replace(status, tasks=tasks)
     values: Any = {**context(), "outlet_events": OutletEventAccessors()}
     lake = AssetAlias("lake")

@@ -33,13 +33,14 @@ from airflow_provider.state.records.envelope import NEWEST_VERSION, PACKED_VERSI
 from airflow_provider.state.records.round_records import PACKED_FROM
 from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(
     task=TASK, state=TaskState.RUNNING, epoch=Epoch(5), worker=WorkerId("w1"), run_key="r1", started_at_ms=1
 )
-FINISHED = replace(RUNNING, state=TaskState.FINISHED, finished_at_ms=2)
-LATE = replace(RUNNING, epoch=Epoch(4))
+FINISHED = replaced(RUNNING, state=TaskState.FINISHED, finished_at_ms=2)
+LATE = replaced(RUNNING, epoch=Epoch(4))
 """Of a worker that has been asleep."""
 
 
@@ -124,7 +125,7 @@ async def finish(topics: MemoryTopics, plan: PlanRecord) -> None:
     """As by a worker that knows that plan."""
     await topics.publish_plan(plan)
     for task, fingerprint in ((planner_of("a"), plan.definition), (TASK, plan.fingerprints[0])):
-        await topics.publish_task(replace(FINISHED, task=task, fingerprint=fingerprint))
+        await topics.publish_task(replaced(FINISHED, task=task, fingerprint=fingerprint))
 
 
 async def test_a_job_that_was_removed_and_comes_again_begins_anew_whatever_late_workers_say_of_it() -> None:
@@ -183,7 +184,7 @@ async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog
     topics = Ending()
     await finish(topics, plan_of((await topics.submit(JOB)).definition))
     other = (await topics.submit(replace(JOB, name="b"))).definition
-    others = replace(RUNNING, task=TaskId("b", 0))
+    others = replaced(RUNNING, task=TaskId("b", 0))
     await topics.publish_plan(plan_of(other))
     await topics.publish_task(others)
     with pytest.raises(Ended):

@@ -20,6 +20,7 @@ from airflow_provider.spark.runners.noop import NoopRunner
 from airflow_provider.state.records import TaskState, TaskStatus, WrittenAsset, decode
 from airflow_provider.state.reports.report import JobReport
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import WriteEnd
 from airflow_provider.worker.tasks.events import EndRefused
 
@@ -109,7 +110,7 @@ def test_it_stands_in_the_record_of_the_end_once_however_often_the_task_was_trie
     written = decode(status.encoded())
     assert written["wrote"] == [{"name": "orders", "uri": "s3://lake/orders", "rows": 7}]
     assert TaskStatus.from_json(written) == status
-    assert "wrote" not in replace(status, wrote=()).to_json(), "most tasks say nothing"
+    assert "wrote" not in replaced(status, wrote=()).to_json(), "most tasks say nothing"
 
 
 def test_an_end_for_which_there_is_no_room_has_written_nothing() -> None:
@@ -128,7 +129,7 @@ def test_the_tasks_of_a_job_add_up_in_its_report() -> None:
     wrote = [(ORDERS, unknown), (ORDERS,), (WrittenAsset(name="items", uri="items", rows=2),), (ORDERS,)]
     for index, assets in enumerate(wrote):
         task = TaskId("job", index)
-        status = replace(status, tasks={**status.tasks, task: replace(status.tasks[task], wrote=assets)})
+        status = replace(status, tasks={**status.tasks, task: replaced(status.tasks[task], wrote=assets)})
     report = JobReport.of("job", jobs, status)
     assert report is not None
     assert report.to_json()["assets"] == [

@@ -12,6 +12,7 @@ from airflow_provider.state.metrics.gauges import gauges
 from airflow_provider.state.records import StreamProgress, TaskKind, TaskState
 from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import TaskId
+from airflow_provider.values.replacing import replaced
 
 NOW_MS = 10_000_000
 AGES = (declared.LAG_UNKNOWN, declared.LAST_BATCH_AGE_S)
@@ -38,7 +39,7 @@ def told(*last: StreamProgress | None, **changes: Any) -> dict[Any, float]:
     """
     status = status_snapshot(JOBS, "job", *(TaskState.RUNNING for _ in last))
     tasks = {
-        task: replace(
+        task: replaced(
             status.tasks[task], kind=TaskKind.STREAMING, progress=progress, started_at_ms=NOW_MS - 5_000, **changes
         )
         for task, progress in zip((TaskId("job", 0), TaskId("job", 1)), last, strict=False)

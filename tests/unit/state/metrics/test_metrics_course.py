@@ -17,6 +17,7 @@ from airflow_provider.state.metrics.spokesman import spokesman
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 T0, T1 = TaskId("job", 0), TaskId("job", 1)
@@ -72,7 +73,7 @@ def test_a_failed_attempt_is_tried_again_until_it_fails_for_good() -> None:
     error = TaskFailure(message="no luck")
     again = said(state=TaskState.PENDING, attempt=2, failures=1, error=error)
     second = said(attempt=2, started_at_ms=200, failures=1, error=error)
-    failed = replace(second, state=TaskState.FAILED, failures=2, finished_at_ms=300)
+    failed = replaced(second, state=TaskState.FAILED, failures=2, finished_at_ms=300)
     assert follow(tasks(said(**START)), tasks(again), tasks(second), tasks(failed)) == [
         {(declared.ATTEMPTS_FAILED, OF_JOB): 1, (declared.RETRIED, OF_JOB): 1},
         {(declared.STARTED, OF_JOB): 1},
@@ -102,7 +103,7 @@ def test_a_task_that_moves_stands_still_from_its_stop_to_its_next_start() -> Non
 
 def test_what_is_said_again_of_a_task_that_was_stopped_is_no_start() -> None:
     stopped = said(state=TaskState.STOPPED, finished_at_ms=400, **START)
-    assert follow(tasks(stopped), tasks(replace(stopped, epoch=Epoch(2)))) == [{}]
+    assert follow(tasks(stopped), tasks(replaced(stopped, epoch=Epoch(2)))) == [{}]
 
 
 def test_what_waited_and_was_never_begun_was_not_stopped() -> None:

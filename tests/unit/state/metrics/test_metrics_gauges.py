@@ -19,13 +19,14 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import Epoch, SubProtocol, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 T0, T1, T2 = (TaskId("job", index) for index in range(3))
 JOBS = jobs_snapshot(job(submitted_at_ms=1), tasks=3)
 NOW_MS = 65_000
 STREAMS = jobs_snapshot(job(kind=TaskKind.STREAMING), tasks=1)
-READS = replace(
+READS = replaced(
     status_snapshot(STREAMS, "job", TaskState.RUNNING, worker="w1").tasks[T0],
     progress=StreamProgress(batch=1, rows_per_second=1.0, at_ms=1, lag=Lag(offsets=1, files=1, versions=1, bytes=1)),
 )
@@ -54,7 +55,7 @@ def test_a_task_takes_its_slots_as_far_as_its_worker_has_them(slots: int, busy: 
     jobs = jobs_snapshot(job(submitted_at_ms=1), tasks=3, slots=slots)
     work = jobs.work_of(T0)
     assert work is not None
-    status = group(replace(last(T0, TaskState.RUNNING), fingerprint=work.fingerprint))
+    status = group(replaced(last(T0, TaskState.RUNNING), fingerprint=work.fingerprint))
     assert told(jobs, status)[declared.BUSY_SLOTS] == busy
 
 
@@ -81,7 +82,7 @@ def test_tasks_that_fail_again_and_again_are_counted_until_they_go_well() -> Non
     pending = last(T0, TaskState.PENDING, failures=5)
     well, few = last(T1, TaskState.RUNNING, failures=9, forgiven=9), last(T2, TaskState.PENDING, failures=4)
     assert told(JOBS, group(pending, well, few))[declared.FAILING] == 1
-    for_good = replace(pending, state=TaskState.FAILED)
+    for_good = replaced(pending, state=TaskState.FAILED)
     assert told(JOBS, group(for_good, well, few))[declared.FAILING] == 0, "another gauge has it"
 
 

@@ -32,6 +32,7 @@ from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 PLANNED_MS, NOW_MS = 100_000, 600_000
@@ -232,7 +233,7 @@ CLAIM = CheckpointClaim(key="k", process="p", number=1, lease_ms=0)
 def test_only_tasks_that_wait_for_nothing_else_lack_slots(changes: Mapping[str, Any], lacking: int) -> None:
     jobs = jobs_of(batch=[1, 1])
     status = running(jobs, group(said(W1, 1), has={W1: frozenset(b(0, 1))}), *b(0))
-    word = replace(last(jobs, b(1)[0], PENDING), **changes)
+    word = replaced(last(jobs, b(1)[0], PENDING), **changes)
     assert now(jobs, replace(status, tasks={**status.tasks, word.task: word})).lacking == lacking
 
 

@@ -15,6 +15,7 @@ from airflow_provider.state.operations.operations import NoJobError, OperationEr
 from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 
 ME = WorkerId("w1")
 STREAM = JobDefinition(name="copy", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)
@@ -84,10 +85,10 @@ def test_a_task_that_is_tried_again_has_all_its_chances_again() -> None:
         "failed_on": (ME,),
         "last_try": True,
     }
-    say(topics, dataclasses.replace(said, attempt=said.attempt + 1, **counted))
+    say(topics, replaced(said, attempt=said.attempt + 1, **counted))
     assert topics.status.tasks[task].conflicts == 5
     submit(topics, STREAM)
-    again, never = topics.status.tasks[task], dataclasses.replace(said, failures=0)
+    again, never = topics.status.tasks[task], replaced(said, failures=0)
     assert {name: getattr(again, name) for name in counted} == {name: getattr(never, name) for name in counted}
 
 

@@ -24,6 +24,7 @@ from airflow_provider.state.views.task_progress.progress import (
 )
 from airflow_provider.state.views.task_progress.task_places import effective_status
 from airflow_provider.values.model import ConfigOffset, TaskId
+from airflow_provider.values.replacing import replaced
 
 STOP_0 = StopTasks(job="etl", tasks=frozenset({0}))
 BATCH = replace(JOB, kind=TaskKind.BATCH)
@@ -106,7 +107,7 @@ def test_its_job_is_not_complete_and_workers_stay_for_it() -> None:
     assert not group_drained(topics.jobs, topics.status.tasks)
 
     async def finish() -> None:
-        await topics.publish_task(replace(topics.status.tasks[E0], state=FINISHED))
+        await topics.publish_task(replaced(topics.status.tasks[E0], state=FINISHED))
 
     asyncio.run(finish())
     assert group_drained(topics.jobs, topics.status.tasks), "it came to its end as it was told to stop"

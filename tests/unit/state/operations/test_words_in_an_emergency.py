@@ -36,6 +36,7 @@ from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.ui.views.groups import group_in_short
 from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 
 W1 = WorkerId("w1")
 E0, E1 = TaskId("etl", 0), TaskId("etl", 1)
@@ -70,7 +71,7 @@ FAILED = task(E1, TaskState.FAILED, error=TaskFailure.of("boom"))
 
 @pytest.mark.parametrize(("halt", "state"), [(Halt.PAUSED, JobState.PAUSED), (Halt.STOPPED, JobState.STOPPED)])
 def test_a_halted_job_is_shown_as_such_also_with_a_failed_task(halt: Halt, state: JobState) -> None:
-    every_task_failed = status_of(FAILED, replace(FAILED, task=E0, fingerprint=task(E0, TaskState.FAILED).fingerprint))
+    every_task_failed = status_of(FAILED, replaced(FAILED, task=E0, fingerprint=task(E0, TaskState.FAILED).fingerprint))
     for status in (status_of(FAILED), every_task_failed):
         progress = job_progress("etl", jobs_of(STREAMS, halt), status)
         assert progress is not None
@@ -108,10 +109,10 @@ def test_an_error_is_not_told_of_a_stream_that_has_run_well_since() -> None:
         return bool(progress.errors), "boom" in "\n".join(described.lines(now_ms=0)), shown["error"] is not None
 
     assert errors(again) == (True, True, True), "it has just begun again"
-    well = replace(again, progress=replace(far, at_ms=11 * MINUTE_MS))
+    well = replaced(again, progress=replace(far, at_ms=11 * MINUTE_MS))
     assert errors(well) == (False, False, False)
-    assert errors(replace(well, stalled_since_ms=11 * MINUTE_MS)) == (True, True, True)
-    assert errors(replace(well, state=TaskState.PENDING)) == (True, True, True)
+    assert errors(replaced(well, stalled_since_ms=11 * MINUTE_MS)) == (True, True, True)
+    assert errors(replaced(well, state=TaskState.PENDING)) == (True, True, True)
 
 
 # ---- what fails again and again
@@ -132,10 +133,10 @@ def test_a_stream_that_fails_again_and_again_is_shown_as_such() -> None:
     fails = task(E0, TaskState.PENDING, attempt=6, failures=5, error=boom)
     alarm = "job etl: etl:0 (orders) fails again and again, and is tried again"
     assert seen(jobs_of(STREAMS), status_of(fails)) == (True, (alarm,), "failed 5 times in a row: boom")
-    assert seen(jobs_of(STREAMS), status_of(replace(fails, state=TaskState.RUNNING)))[1] == (alarm,)
-    momentary = replace(fails, failures=4)
+    assert seen(jobs_of(STREAMS), status_of(replaced(fails, state=TaskState.RUNNING)))[1] == (alarm,)
+    momentary = replaced(fails, failures=4)
     assert seen(jobs_of(STREAMS), status_of(momentary)) == (False, (), "boom")
-    assert seen(jobs_of(STREAMS), status_of(replace(fails, forgiven=1))) == (False, (), "boom")
+    assert seen(jobs_of(STREAMS), status_of(replaced(fails, forgiven=1))) == (False, (), "boom")
     assert seen(jobs_of(STREAMS, Halt.PAUSED), status_of(fails))[1] == (), "nobody tries it again"
     both = status_of(fails, task(E1, TaskState.RUNNING, failures=9, error=boom))
     many = "job etl: etl:0 (orders), etl:1 (items) fail again and again, and are tried again"

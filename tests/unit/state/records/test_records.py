@@ -58,6 +58,7 @@ from airflow_provider.values.model import (
     WorkerId,
     planner_of,
 )
+from airflow_provider.values.replacing import replaced
 
 W1 = WorkerId("w1")
 
@@ -106,7 +107,7 @@ GROUP = ClassicRecord(
 
 RECORDS = [
     JOB,
-    replace(STATUS, progress=StreamProgress(batch=7, rows_per_second=12.5, at_ms=30)),
+    replaced(STATUS, progress=StreamProgress(batch=7, rows_per_second=12.5, at_ms=30)),
     JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING, replan_interval_ms=60_000),
     PlanRecord.of(JOB, [{"month": 1}, {"month": 2}], planned_by=W1, at_ms=3),
     ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=4),
@@ -350,7 +351,7 @@ def test_what_users_give_may_be_nested_as_deep_as_every_thread_can_write() -> No
 
     job = JobDefinition(name="a", entry_point="m:f", config=nested(100), max_tasks=1)
     plan = PlanRecord.of(job, [nested(100)], planned_by=W1, at_ms=0)
-    status = replace(STATUS, result=nested(100))
+    status = replaced(STATUS, result=nested(100))
     for record in (job, plan, status, TaskEvent(status=status, at_ms=9)):
         assert type(record).from_json(decode(encode(record.to_json()))) == record
     with pytest.raises(JobError, match="config: can't be written as JSON: it is nested more than 100 levels deep"):

@@ -53,6 +53,7 @@ from airflow_provider.values.model import (
     WorkerId,
     WorkerState,
 )
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.taking_over import first_run
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
@@ -238,7 +239,7 @@ def test_whatever_was_said_of_a_task_its_next_worker_can_say_what_became_of_it()
         epoch = next_round(topic).epoch
         topic.now_ms += GENERATION // 1_000 + 1
         run = first_run(work, epoch, told, now_ms=0, wall_ms=topic.now_ms)
-        worse = replace(run.failed(TaskFailure.of("boom")), spark_deaths=run.spark_deaths + 1)
+        worse = replaced(run.failed(TaskFailure.of("boom")), spark_deaths=run.spark_deaths + 1)
         for step in (run, worse.next_attempt(2**52, now_ms=0, wall_ms=topic.now_ms)):
             said = step.status(TaskState.RUNNING, W1, result=None)
             topic.write_as_it_should_be(task_key(A0), said)
@@ -264,7 +265,7 @@ def test_a_claim_of_a_checkpoint_for_longer_than_any_session_is_dropped(lease_ms
     """The next one to run the checkpoint would wait for so long."""
     topic = Topic()
     assert TASK.claim is not None
-    topic.write(task_key(A0), replace(TASK, claim=replace(TASK.claim, lease_ms=lease_ms)))
+    topic.write(task_key(A0), replaced(TASK, claim=replace(TASK.claim, lease_ms=lease_ms)))
     assert (dict(topic.view.snapshot().tasks), topic.view.snapshot().unreadable) == ({}, 1)
     assert "lease_ms" in topic.unreadable[0].reason
 
@@ -275,7 +276,7 @@ def test_no_real_epoch_is_dropped_however_long_a_group_has_lived_and_whatever_it
     topic.write(GROUP_KEY, replace(GROUP, epoch=Epoch(100 * 365 * 86_400 * 1_000)))
     assert topic.unreadable == []
     for generation in range(GENERATION, GENERATION + 20):
-        topic.write(task_key(A0), replace(TASK, epoch=Epoch(topic.now_ms * 1_000)))
+        topic.write(task_key(A0), replaced(TASK, epoch=Epoch(topic.now_ms * 1_000)))
         made = next_round(topic, generation=generation)
         topic.write_as_it_should_be(GROUP_KEY, made)
         assert topic.view.snapshot().group == made

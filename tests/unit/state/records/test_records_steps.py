@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from airflow_provider.state.records import (
     encode,
 )
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 PLAIN = TaskStatus(task=TaskId("a", 0), state=TaskState.RUNNING, epoch=Epoch(3), worker=WorkerId("w1"), run_key="r")
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -33,7 +33,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 STATUSES = st.builds(
-    replace,
+    replaced,
     st.just(PLAIN),
     worker=TEXTS,
     run_key=TEXTS,
@@ -60,4 +60,4 @@ def test_the_bytes_are_those_of_any_other_record(status: TaskStatus) -> None:
 @pytest.mark.parametrize("wrong", [math.nan, {"a": math.inf}, {1: 2}, object(), "\ud800"])
 def test_what_json_cannot_carry_is_refused_and_not_made_into_something_else(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
-        replace(PLAIN, result=wrong).encoded()
+        replaced(PLAIN, result=wrong).encoded()

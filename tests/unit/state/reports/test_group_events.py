@@ -21,6 +21,7 @@ from airflow_provider.state.records import (
 from airflow_provider.state.reports import group_events
 from airflow_provider.state.reports.group_events import EventFold, EventKind, GroupEvent
 from airflow_provider.values.model import PLANNER_INDEX, Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 FINISHED, FAILED, RUNNING = TaskState.FINISHED, TaskState.FAILED, TaskState.RUNNING
@@ -50,7 +51,7 @@ def planned(tasks: int, **more: Any) -> TaskEvent:
 
 
 def of_job(event: TaskEvent, job: str) -> TaskEvent:
-    return replace(event, status=replace(event.status, task=TaskId(job, event.status.task.index)))
+    return replace(event, status=replaced(event.status, task=TaskId(job, event.status.task.index)))
 
 
 def unbounded(tasks: int) -> TaskEvent:

@@ -23,6 +23,7 @@ from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.values.model import TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 pytestmark = pytest.mark.turned_clock
 
@@ -32,7 +33,7 @@ FINISHED, RUNNING, FAILED = TaskState.FINISHED, TaskState.RUNNING, TaskState.FAI
 def began(status: StatusSnapshot, *starts_ms: int | None) -> StatusSnapshot:
     """Its tasks have started then."""
     tasks = zip(status.tasks.items(), starts_ms, strict=True)
-    return replace(status, tasks={task: replace(last, started_at_ms=ms) for (task, last), ms in tasks})
+    return replace(status, tasks={task: replaced(last, started_at_ms=ms) for (task, last), ms in tasks})
 
 
 class TestWords:

@@ -27,6 +27,7 @@ from airflow_provider.state.reports.standing import Standing
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId, labelled, planner_of
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.reporting.narrator import Narrator
 
 pytestmark = pytest.mark.turned_clock
@@ -93,14 +94,14 @@ def test_status_and_report_have_it() -> None:
 
 
 def test_the_log_of_whoever_waits_has_it() -> None:
-    runs = replace(FAILED, state=TaskState.RUNNING, started_at_ms=0)
+    runs = replaced(FAILED, state=TaskState.RUNNING, started_at_ms=0)
     standing = Standing.of_job("a", JOBS, replace(STATUS, tasks={A0: runs}))
     assert standing.in_words(5_000) == "0 of 3 finished, 1 running (longest: a:0 (orders), 5 s), 0 failed"
 
 
 def test_an_error_of_several_lines_is_told_in_one() -> None:
     error = TaskFailure(message="ZeroDivisionError: division by zero\nby way of PythonException: from the worker:")
-    report = JobReport.of("a", JOBS, replace(STATUS, tasks={A0: replace(FAILED, error=error)}))
+    report = JobReport.of("a", JOBS, replace(STATUS, tasks={A0: replaced(FAILED, error=error)}))
     assert report is not None
     told = "ZeroDivisionError: division by zero; by way of PythonException: from the worker"
     assert report.progress.failures_in_words == f"a:0 (orders): {told}"
@@ -118,9 +119,9 @@ def test_of_very_many_errors_the_first_are_told(failing: int, last: str) -> None
     """Where one table is missing, all of two thousand may be."""
     job = replace(JOB, max_tasks=failing)
     plan = PlanRecord.of(job, [{"i": index} for index in range(failing)], planned_by=W1, at_ms=0)
-    tried_again = replace(FAILED, state=TaskState.RUNNING, fingerprint=plan.fingerprints[0])
+    tried_again = replaced(FAILED, state=TaskState.RUNNING, fingerprint=plan.fingerprints[0])
     tasks = {
-        TaskId("a", index): replace(FAILED, task=TaskId("a", index), fingerprint=plan.fingerprints[index])
+        TaskId("a", index): replaced(FAILED, task=TaskId("a", index), fingerprint=plan.fingerprints[index])
         for index in range(1, failing)
     }
     jobs = JobsSnapshot(jobs={"a": job}, plans={"a": plan})
@@ -144,7 +145,7 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "airflow_provider.worker.reporting.narrator"):
         narrator = Narrator(topics, W1, Epoch(0))
         narrator.tell()
-        await topics.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0))
+        await topics.publish_task(replaced(FAILED, state=TaskState.RUNNING, error=None, failures=0))
         narrator.tell()
         await topics.publish_task(FAILED)
         narrator.tell()
@@ -172,7 +173,7 @@ async def test_what_goes_on_without_its_worker_is_not_said_to_stop(
     caplog: pytest.LogCaptureFixture, reason: MoveReason, handle: object, words: str
 ) -> None:
     topics = MemoryTopics()
-    await topics.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0, handle=handle))
+    await topics.publish_task(replaced(FAILED, state=TaskState.RUNNING, error=None, failures=0, handle=handle))
     leaves = Move(tasks=frozenset({A0}), source=W1, target=None, reason=reason)
     await topics.publish_group(replace(GROUP, moves=(leaves,)))
     with caplog.at_level(logging.INFO, "airflow_provider.worker.reporting.narrator"):

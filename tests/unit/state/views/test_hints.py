@@ -22,6 +22,7 @@ from airflow_provider.state.records import (
 from airflow_provider.state.views.status_view import StatusView
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 WORKER = WorkerStatus(worker=WorkerId("w"), state=WorkerPhase.STABLE, epoch=Epoch(1), slots=1, process="p1")
 TASK = TaskStatus(task=TaskId("a", 0), state=TaskState.RUNNING, epoch=Epoch(1), worker=WorkerId("w"), started_at_ms=1)
@@ -61,16 +62,16 @@ def test_a_worker_that_is_ready_for_a_task_hints_once(log: Log[StatusView]) -> N
 
 
 def test_a_task_that_has_stopped_hints_once_if_it_was_revoked(log: Log[StatusView]) -> None:
-    stopped = replace(TASK, state=TaskState.STOPPED)
+    stopped = replaced(TASK, state=TaskState.STOPPED)
     assert not hints(log, TASK, stopped), "it stops for something else"
     log.write(GROUP_KEY, group_record(1, revoked={TASK.worker: frozenset({TASK.task})}))
-    assert not hints(log, replace(TASK, epoch=Epoch(2)))
-    assert hints(log, replace(stopped, epoch=Epoch(2)))
-    assert not hints(log, replace(stopped, epoch=Epoch(3)))
-    assert not hints(log, replace(TASK, epoch=Epoch(4)))
-    assert not hints(log, replace(TASK, epoch=Epoch(4), state=TaskState.FINISHED)), "that moves no other task"
-    assert not hints(log, replace(TASK, epoch=Epoch(5), worker=WorkerId("other")))
-    assert not hints(log, replace(stopped, epoch=Epoch(5), worker=WorkerId("other")))
+    assert not hints(log, replaced(TASK, epoch=Epoch(2)))
+    assert hints(log, replaced(stopped, epoch=Epoch(2)))
+    assert not hints(log, replaced(stopped, epoch=Epoch(3)))
+    assert not hints(log, replaced(TASK, epoch=Epoch(4)))
+    assert not hints(log, replaced(TASK, epoch=Epoch(4), state=TaskState.FINISHED)), "that moves no other task"
+    assert not hints(log, replaced(TASK, epoch=Epoch(5), worker=WorkerId("other")))
+    assert not hints(log, replaced(stopped, epoch=Epoch(5), worker=WorkerId("other")))
 
 
 def test_a_hint_is_heard_among_other_news(log: Log[StatusView]) -> None:

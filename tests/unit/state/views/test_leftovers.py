@@ -29,6 +29,7 @@ from airflow_provider.state.views.leftovers import leftovers
 from airflow_provider.state.views.placed import Placed, Restart
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 DAY_MS = 24 * 60 * 60 * 1_000
 NOW_MS = 10 * DAY_MS
@@ -119,4 +120,4 @@ def test_what_holds_a_checkpoint_is_kept_though_its_job_is_gone(said: dict[str, 
     claim = CheckpointClaim(key="orders", process="p", number=1, lease_ms=60_000)
     task, worker = TaskId("a", 0), WorkerId("w1")
     told = TaskStatus(task=task, state=TaskState.RUNNING, epoch=Epoch(4), worker=worker, claim=claim)
-    assert swept(StatusSnapshot(group=ROUND, tasks={task: replace(told, **said)})) == left
+    assert swept(StatusSnapshot(group=ROUND, tasks={task: replaced(told, **said)})) == left

@@ -32,6 +32,7 @@ from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 DETACHED, ATTACHED, WAITS = (TaskId("job", index) for index in range(3))
@@ -53,11 +54,11 @@ def a_group(*members: WorkerId, **round_: Any) -> StatusSnapshot:
     status = status_snapshot(JOBS, "job", RUNNING, RUNNING, PENDING, record=record, worker="w1")
     far = StreamProgress(batch=7, rows_per_second=3.0, at_ms=9_000, asked_at_ms=8_000, lag=Lag(offsets=5))
     tasks = {
-        task: replace(last, kind=TaskKind.STREAMING, started_at_ms=1_000, progress=far)
+        task: replaced(last, kind=TaskKind.STREAMING, started_at_ms=1_000, progress=far)
         for task, last in status.tasks.items()
         if task != WAITS
     }
-    tasks[DETACHED] = replace(tasks[DETACHED], handle=HANDLE)
+    tasks[DETACHED] = replaced(tasks[DETACHED], handle=HANDLE)
     said = {
         worker: WorkerStatus(worker=worker, state=WorkerPhase.STABLE, epoch=Epoch(5), slots=3) for worker in (W1, W2)
     }
@@ -107,7 +108,7 @@ def test_without_a_round_only_the_coordinator_can_tell() -> None:
 
 
 def test_a_waiting_task_whose_former_query_is_not_known_to_have_ended_is_unwatched() -> None:
-    waits = {**KILLED.tasks, WAITS: replace(KILLED.tasks[WAITS], handle=HANDLE)}
+    waits = {**KILLED.tasks, WAITS: replaced(KILLED.tasks[WAITS], handle=HANDLE)}
     assert states(replace(KILLED, tasks=waits))[2] is UNWATCHED
 
 

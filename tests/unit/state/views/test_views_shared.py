@@ -33,6 +33,7 @@ from airflow_provider.state.views.task_progress import progress
 from airflow_provider.state.views.task_progress.progress import configured, group_drained
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(
@@ -95,7 +96,7 @@ def test_other_jobs_or_other_statuses_are_asked_about_anew() -> None:
     first = configured(jobs, statuses)
     more = replace(jobs, jobs={**jobs.jobs, "b": job("b")})
     assert configured(more, statuses) > first
-    failed = replace(
+    failed = replaced(
         RUNNING, task=TaskId("a", -1), state=TaskState.FAILED, run_key=jobs.jobs["a"].run_key,
         fingerprint=jobs.jobs["a"].fingerprint,
     )  # fmt: skip
@@ -111,7 +112,7 @@ def test_words_of_workers_leave_the_tasks_the_same_object() -> None:
     after = topic.view.snapshot()
     assert after.workers == {WORKER.worker: WORKER}
     assert after.tasks is before.tasks
-    topic.task(replace(RUNNING, state=TaskState.FINISHED))
+    topic.task(replaced(RUNNING, state=TaskState.FINISHED))
     assert topic.view.snapshot().tasks is not before.tasks
     assert before.tasks == {TASK: RUNNING}
 
@@ -122,8 +123,8 @@ def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() 
     topic.task(RUNNING)
     before = topic.view.snapshot()
     assert steps_since(before, before) == {}
-    finished = replace(RUNNING, state=TaskState.FINISHED)
-    other = replace(RUNNING, task=TaskId("a", 1), worker=WorkerId("w2"))
+    finished = replaced(RUNNING, state=TaskState.FINISHED)
+    other = replaced(RUNNING, task=TaskId("a", 1), worker=WorkerId("w2"))
     topic.task(finished)
     topic.task(other)
     after = topic.view.snapshot()
@@ -170,7 +171,7 @@ def test_the_steps_are_those_that_a_comparison_of_all_tasks_finds(
     topic = Topic()
     snapshots = [topic.view.snapshot()]
     for index, state in words:
-        topic.task(replace(RUNNING, task=TaskId("a", index), state=state))
+        topic.task(replaced(RUNNING, task=TaskId("a", index), state=state))
         snapshots.append(topic.view.snapshot())
     before, after = snapshots[min(seen, len(words))], snapshots[-1]
     found = {step.last.task: step for steps in steps_since(before, after).values() for step in steps}
@@ -183,6 +184,6 @@ def test_in_a_topic_that_was_made_anew_every_task_may_have_changed() -> None:
     topic.task(RUNNING)
     before = topic.view.snapshot()
     topic.view.advance(0)
-    finished = replace(RUNNING, state=TaskState.FINISHED)
+    finished = replaced(RUNNING, state=TaskState.FINISHED)
     topic.view.apply(task_key(TASK).encode(), encode(finished.to_json()), 0)
     assert steps_since(before, topic.view.snapshot()) == {RUNNING.worker: [Step(RUNNING, finished)]}

@@ -29,6 +29,7 @@ from airflow_provider.state.views.slots.scaling import scale_down as who_is_aske
 from airflow_provider.ui.access.rights import ACTING_HEADER
 from airflow_provider.ui.world import MOST_ACTS
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 T = TypeVar("T")
 
@@ -225,7 +226,7 @@ def test_a_worker_is_asked_to_leave_and_what_it_waits_for_is_told(
 
 
 def test_what_keeps_a_worker_that_drains_for_ever_is_told_with_a_way_out(page: Page, broker: Broker) -> None:
-    tasks = {task: replace(last, kind=TaskKind.STREAMING) for task, last in broker.topics.status.tasks.items()}
+    tasks = {task: replaced(last, kind=TaskKind.STREAMING) for task, last in broker.topics.status.tasks.items()}
     broker.topics.status = replace(broker.topics.status, tasks=tasks)
     _, words = do(page, "ask", **GROUP, worker="w1", action="drain")
     assert words.endswith("; w1 runs 1 stream, and leaves when it has ended; to have it leave now, stop it")

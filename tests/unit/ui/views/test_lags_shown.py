@@ -14,6 +14,7 @@ from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, found_tasks, t
 from airflow_provider.ui.views.workers import workers
 from airflow_provider.values.lag import Lag
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 ASKED_MS = 1_000_000
 W1 = WorkerId("w1")
@@ -39,7 +40,7 @@ RUNNING = status_snapshot(
 def reading(task: TaskId, lag: Lag) -> TaskStatus:
     asked_at_ms = ASKED_MS + task.index
     progress = StreamProgress(batch=7, rows_per_second=3.0, at_ms=ASKED_MS, asked_at_ms=asked_at_ms, lag=lag)
-    return replace(RUNNING.tasks[task], progress=progress)
+    return replaced(RUNNING.tasks[task], progress=progress)
 
 
 STATUS = replace(
@@ -68,7 +69,7 @@ def test_the_browser_is_told_what_is_true_now_and_what_once_it_is_old() -> None:
     behind = LagLine.of(last(1))
     assert behind is not None
     assert (behind.words, behind.then) == ("3,338 offsets behind", "at least 3,338 offsets behind")
-    stalled = LagLine.of(replace(last(1), stalled_since_ms=ASKED_MS))
+    stalled = LagLine.of(replaced(last(1), stalled_since_ms=ASKED_MS))
     assert stalled is not None
     assert (stalled.words, stalled.until_ms) == (stalled.then, 0) == ("at least 3,338 offsets behind", 0)
     assert LagLine.of(last(5)) is LagLine.of(None) is None

@@ -21,6 +21,7 @@ from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.tasks import TaskOrder, TaskQuery, found_tasks, task_page
 from airflow_provider.ui.views.workers import pages_of_waiting, workers
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 FINISHED, RUNNING, FAILED, PENDING = TaskState.FINISHED, TaskState.RUNNING, TaskState.FAILED, TaskState.PENDING
@@ -99,7 +100,7 @@ class TestWorkers:
         record = record_of({W1: frozenset({TaskId("job", 0)})})
         status = status_snapshot(known, "job", RUNNING, record=record, worker="w1")
         work = SparkWork(stages=6, stages_done=4, tasks=200, tasks_done=120, rows_read=7, rows_written=0, at_ms=1)
-        running = {task: replace(last, work=work) for task, last in status.tasks.items()}
+        running = {task: replaced(last, work=work) for task, last in status.tasks.items()}
         status = replace(status, workers={W1: worker(W1)}, tasks=running)
         (line,) = workers(known, status)
         (task,) = task_page(found_tasks(known, status), TaskQuery(), status).lines
@@ -138,7 +139,7 @@ class TestJobs:
         known = jobs_snapshot(job(), tasks=7, slots=slots)
         status = status_snapshot(known, "job", FINISHED, FINISHED, RUNNING)
         tasks = {
-            task: replace(
+            task: replaced(
                 last, started_at_ms=0, finished_at_ms=1_000 * (task.index + 1) if last.state is FINISHED else None
             )
             for task, last in status.tasks.items()

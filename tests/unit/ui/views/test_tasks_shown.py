@@ -20,6 +20,7 @@ from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_detail,
 from airflow_provider.ui.views.workers import workers
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1 = WorkerId("w1")
 RUNS, WAITS = TaskId("job", 0), TaskId("job", 1)
@@ -31,9 +32,9 @@ def a_group() -> StatusSnapshot:
     """Of its two tasks one runs; of the other one it is not known whether it has ended where it ran before."""
     record = record_of({W1: frozenset({RUNS, WAITS})}, config_offset=ConfigOffset(1))
     status = status_snapshot(JOBS, "job", TaskState.RUNNING, TaskState.PENDING, record=record, worker="w1")
-    tasks = {task: replace(last, handle=HANDLE) for task, last in status.tasks.items()}
+    tasks = {task: replaced(last, handle=HANDLE) for task, last in status.tasks.items()}
     far = StreamProgress(batch=7, rows_per_second=3.0, at_ms=1_000)
-    tasks[RUNS] = replace(tasks[RUNS], progress=far, started_at_ms=0)
+    tasks[RUNS] = replaced(tasks[RUNS], progress=far, started_at_ms=0)
     said = WorkerStatus(worker=W1, state=WorkerPhase.DEFERRED, epoch=Epoch(5), slots=3)
     return replace(status, workers={W1: said}, tasks=tasks)
 
@@ -103,7 +104,7 @@ def test_a_detached_task_runs_while_it_moves() -> None:
     runs, waits = task_page(found_tasks(JOBS, moved), TaskQuery(), moved).lines
     assert (runs.state, runs.attempt, runs.worker) == (TaskState.RUNNING, 1, "w1")
     assert (waits.state, waits.worker) == (TaskState.PENDING, "w2")
-    attached = {**moved.tasks, RUNS: replace(moved.tasks[RUNS], handle=None)}
+    attached = {**moved.tasks, RUNS: replaced(moved.tasks[RUNS], handle=None)}
     (line, _) = task_page(found_tasks(JOBS, replace(moved, tasks=attached)), TaskQuery(), moved).lines
     assert (line.state, line.attempt, line.worker) == (TaskState.PENDING, 2, "w2")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from rich.console import Console
@@ -19,6 +17,7 @@ from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import why_idle
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.endings import idling as idling_module
 from airflow_provider.worker.endings.ending import Ending
 from airflow_provider.worker.settings import Until
@@ -111,7 +110,7 @@ async def test_what_others_have_run_meanwhile_counts_though_it_was_not_told() ->
     life = Life(idle_timeout_ms=600_000)
     known = jobs_snapshot(job(), tasks=1)
     statuses = [
-        replace(status, finished_at_ms=wall_ms())
+        replaced(status, finished_at_ms=wall_ms())
         for status in status_snapshot(known, "job", TaskState.FINISHED).tasks.values()
     ]
     idling = idling_module.Idling(life.settings, lambda: None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from airflow_provider.spark.submit.driver_handle import tag_of
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.state.views.orphans import Orphan
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.hands.end_orphan_queries import end_all, end_detached_queries
 from airflow_provider.worker.hands.executor import TaskExecutor
 from airflow_provider.worker.hands.servers import no_token
@@ -140,7 +140,7 @@ async def test_people_may_have_it_killed(manager: FakeResourceManager) -> None:
 
 async def test_people_have_nothing_killed_that_runs_for_another_task(manager: FakeResourceManager) -> None:
     topics = await submitted()
-    forged = replace(topics.status.tasks[A0], task=TaskId(A0.job, 1))
+    forged = replaced(topics.status.tasks[A0], task=TaskId(A0.job, 1))
     orphan = Orphan(status=forged, label="a:1", why="the group has no workers")
     ((_orphan, why),) = await end_all([orphan], topics, no_server)
     assert why == "not a handle of this task's driver: its tag is that of other work"

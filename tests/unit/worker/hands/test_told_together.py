@@ -17,6 +17,7 @@ from airflow_provider.spark.runner import QueryAdopted, QueryUnreachable, SparkF
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.hands.told_together import TELL_AFTER_MS, ToldTogether
 from airflow_provider.worker.reporting.narrator import narrated
 from airflow_provider.worker.tasks.commands import Command, TellOfTask
@@ -112,7 +113,7 @@ def watching() -> Script:
     earlier.give(*TASKS)
     running = {}
     for task in TASKS:
-        run = replace(earlier.execution.runs[task], handle={"session": "s"}, started_at_ms=1)
+        run = replaced(earlier.execution.runs[task], handle={"session": "s"}, started_at_ms=1)
         running[task] = run.status(TaskState.RUNNING, ME)
     script.status = replace(script.status, tasks=running)
     script.read(script.jobs)

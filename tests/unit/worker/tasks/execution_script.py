@@ -21,6 +21,7 @@ from airflow_provider.state.records import JobDefinition, PlanRecord, TaskState,
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point, StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks import commands
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import (
@@ -102,7 +103,7 @@ class Script:
             fingerprint=work.fingerprint,
             started_at_ms=self.now + self.wall_ahead,
         )
-        return self.say(replace(ran, **fields))
+        return self.say(replaced(ran, **fields))
 
     def say(self, status: TaskStatus) -> list[Command]:
         """Something that stands in the status topic."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from execution_script import A0, A1, OTHER, Script, words, written
 
@@ -12,6 +10,7 @@ from airflow_provider.spark.runner import QueryStarted, TaskProgressed
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
 from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.model import TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt
 from airflow_provider.worker.tasks.runs.going_well import GOOD_BATCHES
 from airflow_provider.worker.tasks.runs.liveness import Liveness
@@ -199,5 +198,5 @@ def test_the_tasks_next_worker_knows_what_counts() -> None:
 
 
 def test_a_record_that_forgives_more_than_there_was_forgives_all() -> None:
-    run = replace(Script().running(A0).execution.runs[A0], failures=1, forgiven=99)
+    run = replaced(Script().running(A0).execution.runs[A0], failures=1, forgiven=99)
     assert run.counted_failures == 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from execution_script import A0, OTHER, Script, words, written
 
 from airflow_provider.spark.runner import WarmUpConflicted
 from airflow_provider.state.records import TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import ArmTimer, Inform, StartAttempt, TellOfTask
 from airflow_provider.worker.tasks.runs.learners import LearnerState
 from airflow_provider.worker.tasks.runs.retry_pauses import conflict_pause_ms, doubling_ms
@@ -115,6 +114,6 @@ def test_a_warm_up_in_conflict_waits_and_has_not_failed() -> None:
 def test_an_older_record_says_nothing_of_conflicts_and_a_task_without_one_writes_none() -> None:
     status = Script().running(A0).execution.runs[A0].status(TaskState.RUNNING, OTHER)
     assert not {"conflicts", "conflict_since_ms"} & status.to_json().keys()
-    in_conflict = replace(status, conflicts=3, conflict_since_ms=7)
+    in_conflict = replaced(status, conflicts=3, conflict_since_ms=7)
     assert TaskStatus.from_json(in_conflict.to_json()) == in_conflict
     assert TaskStatus.from_json(status.to_json()).conflicts == 0

@@ -33,6 +33,7 @@ from airflow_provider.state.records import (
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import Point, StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import EndOrphan
 from airflow_provider.worker.tasks.events import Closed, LeavesForGood, StartWritten, TasksRevoked
 from airflow_provider.worker.tasks.runs.run_state import RunState
@@ -58,7 +59,7 @@ def runs_elsewhere(script: Script, task: TaskId, **more: Any) -> Script:
         started_at_ms=script.now + script.wall_ahead - 5_000,
         handle=HANDLE,
     )
-    script.say(replace(said, **more))
+    script.say(replaced(said, **more))
     return script
 
 
@@ -101,7 +102,7 @@ def test_an_attempt_does_not_begin_if_it_reads_of_an_earlier_query() -> None:
     script.give(A0, epoch=2)
     script.begin(A0, handle={"session": "mine"})
     said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
-    other = replace(said, worker=OTHER, epoch=Epoch(1), handle=HANDLE)
+    other = replaced(said, worker=OTHER, epoch=Epoch(1), handle=HANDLE)
     script.status = replace(script.status, unended={A0: (other,)})
     assert words(script.say(said)) == ["stop a:0: its earlier query may still be running"]
     stopped = words(script.stopped(A0))
@@ -114,7 +115,7 @@ def test_an_attempt_does_not_begin_if_the_record_of_another_worker_counts() -> N
     script.begin(A0, handle={"session": "mine"})
     said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
     script.answer(StartWritten, A0)
-    assert words(script.say(replace(said, worker=OTHER, epoch=Epoch(2), handle=HANDLE))) == []
+    assert words(script.say(replaced(said, worker=OTHER, epoch=Epoch(2), handle=HANDLE))) == []
 
 
 def test_an_attempt_that_is_told_to_stop_before_its_handle_is_stored_never_begins() -> None:
@@ -458,7 +459,7 @@ def test_a_new_attempt_starts_if_the_query_was_declared_gone() -> None:
     script.give(A0, epoch=2)
     script.feed(QueryUnreachable, task=A0, why="nobody answers")
     last = script.status.tasks[A0]
-    told = script.say(replace(last, state=TaskState.STOPPED))
+    told = script.say(replaced(last, state=TaskState.STOPPED))
     assert words(told) == ["stop watching a:0", "write a:0 pending", "start a:0 #4"]
 
 
@@ -473,5 +474,5 @@ def test_a_triggerer_that_only_watches_has_nothing_to_stand_back_from() -> None:
         failed = script.execution.runs[task].status(TaskState.RUNNING, OTHER)
         progress = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
         script.revoke(task)
-        script.say(replace(failed, epoch=Epoch(3), progress=progress))
+        script.say(replaced(failed, epoch=Epoch(3), progress=progress))
     assert script.execution.blamed == ""

@@ -22,6 +22,7 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import Command
 from airflow_provider.worker.tasks.events import Event, TasksRevoked
 
@@ -121,7 +122,7 @@ def test_a_task_that_goes_well_here_does_not_pay_for_a_failure_elsewhere() -> No
 
 def test_after_a_long_good_time_it_is_unknown_again_who_is_to_blame() -> None:
     script = beside_another(retries=5)
-    script.execution.runs[A0] = replace(script.execution.runs[A0], failed_on=(OTHER,))
+    script.execution.runs[A0] = replaced(script.execution.runs[A0], failed_on=(OTHER,))
     script.wait(LATELY_MS)
     assert written(script.fail(A0), TaskState.PENDING).failed_on == (ME,)
 
@@ -222,5 +223,5 @@ def test_what_has_not_failed_the_last_time_stays_where_it_is(end: type[Event], f
 
 def test_a_conflict_elsewhere_says_nothing_of_where_it_has_failed() -> None:
     script = beside_another(retries=5)
-    script.execution.runs[A0] = replace(script.execution.runs[A0], failures=1, failed_on=(OTHER,))
+    script.execution.runs[A0] = replaced(script.execution.runs[A0], failures=1, failed_on=(OTHER,))
     assert written(script.conflict(A0), TaskState.PENDING).failed_on == (OTHER,)

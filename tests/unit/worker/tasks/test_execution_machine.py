@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words, written
 
@@ -21,6 +19,7 @@ from airflow_provider.spark.runner import (
 from airflow_provider.state.records import CheckpointClaim, TaskKind, TaskState, TaskStatus
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt, WritePlan
 from airflow_provider.worker.tasks.events import (
     Closed,
@@ -348,7 +347,7 @@ def test_what_waits_for_a_checkpoint_starts_when_its_claim_is_read_and_no_other_
     assert words(claimed) == ["write a:0 pending", "task a:0 waits: a:7 has its checkpoint, on w2"]
     assert words(script.wait(1_000)) == ["write a:0 pending"], "its claim has not been read"
     assert words(script.say(written(claimed, TaskState.PENDING))) == []
-    assert words(script.say(replace(theirs, state=TaskState.STOPPED))) == ["start a:0 #1"]
+    assert words(script.say(replaced(theirs, state=TaskState.STOPPED))) == ["start a:0 #1"]
 
 
 # ---- a timer

@@ -15,6 +15,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Restart
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, Epoch, WorkerId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.events import TasksRevoked
 from airflow_provider.worker.tasks.runs.run_state import RunState
 
@@ -35,7 +36,7 @@ def watching(**settings: Any) -> Script:
 
 def gone(script: Script) -> list[str]:
     """Somebody declares that the query has certainly ended."""
-    return words(script.say(replace(script.status.tasks[A0], state=TaskState.STOPPED)))
+    return words(script.say(replaced(script.status.tasks[A0], state=TaskState.STOPPED)))
 
 
 def alter(script: Script) -> list[str]:
@@ -65,7 +66,7 @@ def test_a_restarting_task_whose_query_is_declared_gone_is_started_again() -> No
 @pytest.mark.parametrize("other", [{"attempt": 7}, {"handle": {**HANDLE, "session_id": "t"}}, {"handle": None}])
 def test_a_declaration_about_another_query_changes_nothing(other: dict[str, Any]) -> None:
     script = watching()
-    last = replace(script.status.tasks[A0], state=TaskState.STOPPED, **other)
+    last = replaced(script.status.tasks[A0], state=TaskState.STOPPED, **other)
     assert words(script.say(last)) == []
     assert script.state(A0) is RunState.STARTED
 
@@ -159,7 +160,7 @@ def left_behind(script: Script, **more: Any) -> None:
         handle=HANDLE,
         failures=1,
     )
-    script.say(replace(said, **more))
+    script.say(replaced(said, **more))
 
 
 def test_a_record_says_how_far_requests_were_read() -> None:

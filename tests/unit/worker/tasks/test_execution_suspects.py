@@ -15,6 +15,7 @@ from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.placed import Placed, Restart
 from airflow_provider.state.views.status_view import Point
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import Command, WriteStatus
 from airflow_provider.worker.tasks.events import Closed, EndWritten
 from airflow_provider.worker.tasks.runs.spark_deaths.trials import TRIAL_MS
@@ -215,7 +216,7 @@ class Handed(Group):
 
     def stopped_there(self) -> None:
         said = self.status.tasks[A0]
-        self.say(replace(said, state=TaskState.STOPPED, finished_at_ms=self.now + self.wall_ahead))
+        self.say(replaced(said, state=TaskState.STOPPED, finished_at_ms=self.now + self.wall_ahead))
 
 
 def test_what_was_stopped_elsewhere_is_not_suspected_though_this_is_read_late() -> None:
@@ -261,7 +262,7 @@ def test_a_task_that_comes_back_here_waits_for_the_worker_that_had_it_in_between
     group.ran_there(A0, epoch=Epoch(2), attempt=2)
     group.other_is(WorkerPhase.STABLE)
     assert words(Script.give(group, A0, epoch=3)) == []
-    group.say(replace(group.status.tasks[A0], state=TaskState.STOPPED))
+    group.say(replaced(group.status.tasks[A0], state=TaskState.STOPPED))
     assert told(group.catches_up()) == []
     assert group.runs(A0)
 
@@ -289,7 +290,7 @@ def test_a_record_of_an_earlier_process_of_this_worker_says_nothing() -> None:
 
 def test_a_retry_that_is_asked_for_meanwhile_is_not_forgotten() -> None:
     group = Handed(retries=3)
-    group.say(replace(group.status.tasks[A0], failures=3))
+    group.say(replaced(group.status.tasks[A0], failures=3))
     group.take(A0)
     group.read(replace(group.jobs, offset=ConfigOffset(7), restarts={"a": Restart(by="me", offset=ConfigOffset(6))}))
     group.stopped_there()
@@ -333,7 +334,7 @@ def test_a_query_that_was_detached_just_before_is_adopted_though_nothing_may_sta
     group.now += 1
     group.take(A0)
     group.feed(SparkLost, task=A1, spark=1, error="gone")
-    group.say(replace(group.status.tasks[A0], handle=QUERY))
+    group.say(replaced(group.status.tasks[A0], handle=QUERY))
     assert words(group.catches_up()) == ["take over a:0 #1"]
     group.feed(QueryAdopted, task=A0, handle=QUERY)
     assert group.runs(A0)
@@ -349,7 +350,7 @@ def test_a_task_that_is_configured_no_more_is_released_meanwhile() -> None:
 def test_a_task_that_has_finished_elsewhere_does_not_start() -> None:
     group = Handed()
     group.take(A0)
-    group.say(replace(group.status.tasks[A0], state=TaskState.FINISHED))
+    group.say(replaced(group.status.tasks[A0], state=TaskState.FINISHED))
     assert words(group.catches_up()) == ["released a:0"]
 
 

@@ -25,6 +25,7 @@ from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 
 pytestmark = pytest.mark.turned_clock
 
@@ -185,12 +186,12 @@ async def test_a_failed_task_is_tried_elsewhere_and_many_of_them_in_few_rounds()
         name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=9, owned=owned)
         for name, owned in watched.record.assignment.items()
     }
-    well = replace(status.tasks[TaskId("a", 2)], progress=StreamProgress(batch=1, rows_per_second=1.0, at_ms=0))
+    well = replaced(status.tasks[TaskId("a", 2)], progress=StreamProgress(batch=1, rows_per_second=1.0, at_ms=0))
     watched.topics.status = replace(status, workers=workers, tasks={**status.tasks, well.task: well})
     watched.watch.lead(True)
     await time_passes(1)
     assert "a task that has failed is tried on another worker" not in watched.asked
-    failed = {task: replace(status.tasks[task], failures=1, failed_on=(W1,)) for task in (A0, A1)}
+    failed = {task: replaced(status.tasks[task], failures=1, failed_on=(W1,)) for task in (A0, A1)}
     watched.topics.status = replace(watched.topics.status, tasks={**failed, well.task: well})
     for _ in range(20):
         watched.watch.look()

@@ -43,6 +43,7 @@ from airflow_provider.values.model import (
     planner_of,
 )
 from airflow_provider.values.packed_tasks import PackedTasks
+from airflow_provider.values.replacing import replaced
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")
@@ -130,7 +131,7 @@ def test_what_a_fenced_process_stopped_is_no_reason() -> None:
 def test_what_had_failed_in_this_round_and_is_tried_again_has_to_be_assigned_again() -> None:
     """Its worker released it when it failed: nobody would start it, unless something else happens."""
     group = Group({"w1": "r r"})
-    failed = replace(group.status.tasks[A0], state=TaskState.FAILED)
+    failed = replaced(group.status.tasks[A0], state=TaskState.FAILED)
     ended = replace(group.status, tasks={**group.status.tasks, A0: failed})
     assert unassigned_work(group.jobs, ended) is None
     (again,) = to_try_again(group.job, group.jobs.plans["a"], ended.tasks)
@@ -303,7 +304,7 @@ def test_members_of_java_connect_keep_no_name() -> None:
 def test_detached_tasks_are_not_learned(handle: dict[str, str] | None, learned: set[str]) -> None:
     group = Group({"w1": "r r", "w2": ""}, protocol=SubProtocol.EXTENSIBLE)
     jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
-    tasks = {**group.status.tasks, A0: replace(group.status.tasks[A0], handle=handle)}
+    tasks = {**group.status.tasks, A0: replaced(group.status.tasks[A0], handle=handle)}
     call = gather_call(joined(W1), jobs, replace(group.status, tasks=tasks), policy=Deferred(), at_ms=0)
     assert call.stateful == learned
 

@@ -13,6 +13,7 @@ from airflow_provider.state.records import TaskState, TaskStatus, WorkerPhase, W
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1, FAILED = WorkerId("w1"), TaskId("a", 0)
 
@@ -25,7 +26,7 @@ class Tried(Group):
 
     def say(self, state: TaskState, *, kept: bool, epoch: Epoch = EPOCH) -> None:
         last = self.status.tasks[FAILED]
-        word: TaskStatus = replace(last, state=state, kept=kept, epoch=epoch, attempt=last.attempt + 1)
+        word: TaskStatus = replaced(last, state=state, kept=kept, epoch=epoch, attempt=last.attempt + 1)
         self.status = replace(self.status, tasks={**self.status.tasks, FAILED: word})
 
     def has(self, owned: Tasks) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.views.status_view import StatusSnapshot, StatusView
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1 = WorkerId("w1")
 A0 = TaskId("a", 0)
@@ -37,7 +37,7 @@ STATES = [state for state in TaskState if state is not TaskState.UNASSIGNED]
 
 def word(state: TaskState = TaskState.RUNNING, task: TaskId = A0, **fields: Any) -> tuple[str, bytes]:
     status = TaskStatus(task=task, state=state, epoch=Epoch(3), worker=W1, run_key="r", fingerprint="f")
-    return task_key(task), encode(replace(status, **fields).to_json())
+    return task_key(task), encode(replaced(status, **fields).to_json())
 
 
 def a_round(epoch: int, **fields: Any) -> tuple[str, bytes]:

@@ -11,6 +11,7 @@ from airflow_provider.state.records import StreamProgress, TaskKind, TaskState, 
 from airflow_provider.state.records.status_topic.stream_lag import CURRENT_MS, Known, StreamLag
 from airflow_provider.values.lag import NOTHING_SAID, Lag
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 
 ASKED_MS = 1_767_261_600_000
 SOON_MS, LATE_MS = ASKED_MS + 5_000, ASKED_MS + 271_000
@@ -85,13 +86,13 @@ def test_a_clock_that_is_behind_makes_nothing_old() -> None:
     ids=["runs", "stalled", "in its first batch", "bounded", "stopped", "planner"],
 )
 def test_running_streams_have_a_lag(changes: dict[str, Any], words: str) -> None:
-    assert replace(RUNS, **changes).how_far(LATE_MS) == words
+    assert replaced(RUNS, **changes).how_far(LATE_MS) == words
 
 
 def test_it_is_written_and_read() -> None:
     lag = Lag(offsets=57, files=0, silent=1)
     assert RUNS.progress is not None
-    told = replace(RUNS, progress=replace(RUNS.progress, lag=lag))
+    told = replaced(RUNS, progress=replace(RUNS.progress, lag=lag))
     written = decode(told.encoded())
     assert written["progress"]["lag"] == {"offsets": 57, "files": 0, "silent": 1}
     assert TaskStatus.from_json(written) == told

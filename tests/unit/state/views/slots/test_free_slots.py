@@ -24,6 +24,7 @@ from airflow_provider.values.model import (
     WorkerId,
     planner_of,
 )
+from airflow_provider.values.replacing import replaced
 
 A0, A1, B0 = TaskId("a", 0), TaskId("a", 1), TaskId("b", 0)
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -297,7 +298,7 @@ def with_state_but(
     status = replace(
         group.status,
         group=replace(group.record, assignment=owned, **record),
-        tasks={**group.status.tasks, B0: replace(beside.status.tasks[A0], task=B0, state=state)},
+        tasks={**group.status.tasks, B0: replaced(beside.status.tasks[A0], task=B0, state=state)},
         workers={name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in owned},
     )
     return jobs, status
@@ -309,7 +310,7 @@ def test_others_are_shared_out_by_their_size_whether_or_not_a_task_has_state(sta
     group = Group({"w1": "s4 p", "w2": "s"}, protocol=SubProtocol.EXTENSIBLE)
     job = replace(group.job, name="b")
     plan = replace(PlanRecord.of(job, [{}], planned_by=W1, at_ms=0), stateful=state)
-    running = replace(group.status.tasks[A0], task=B0, worker=W3, fingerprint=plan.fingerprints[0])
+    running = replaced(group.status.tasks[A0], task=B0, worker=W3, fingerprint=plan.fingerprints[0])
     workers = {
         name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots, member_id=MemberId(name))
         for name, slots in ((W1, 4), (W2, 4), (W3, 0))
@@ -351,7 +352,7 @@ def test_a_stream_that_waits_behind_batch_tasks_of_known_cost_gets_a_free_slot(t
     configs = {"a": [{} for _ in streams.status.tasks], "b": [{"weight": 60}, {"weight": 50}]}
     plans = {job: PlanRecord.of(jobs[job], configs[job], planned_by=W1, at_ms=0) for job in jobs}
     said = {
-        TaskId(job, index): replace(last, task=TaskId(job, index), fingerprint=plans[job].fingerprints[index])
+        TaskId(job, index): replaced(last, task=TaskId(job, index), fingerprint=plans[job].fingerprints[index])
         for job, group in (("a", streams), ("b", batch))
         for index, last in enumerate(group.status.tasks.values())
     }

@@ -10,6 +10,7 @@ from led_group import Group
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.slots.learned_jobs import learned_jobs
 from airflow_provider.values.model import TaskId
+from airflow_provider.values.replacing import replaced
 
 HANDLE = {"server": "sc://spark:15002", "session_id": "s"}
 
@@ -31,6 +32,6 @@ def test_those_that_have_something_to_warm_up_and_whose_tasks_take_one_slot(
 def test_not_while_a_query_lives_on_without_its_worker(state: TaskState, learned: set[str]) -> None:
     group = Group({"w1": "s s"})
     jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
-    detached = replace(group.status.tasks[TaskId("a", 1)], state=state, handle=HANDLE)
+    detached = replaced(group.status.tasks[TaskId("a", 1)], state=state, handle=HANDLE)
     status = replace(group.status, tasks={**group.status.tasks, detached.task: detached})
     assert learned_jobs(jobs, status) == learned

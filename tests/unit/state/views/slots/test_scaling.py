@@ -38,6 +38,7 @@ from airflow_provider.state.views.slots.scaling import (
 )
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import ConfigOffset, Epoch, MemberId, SubProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.values.replacing import replaced
 
 _MOST = 64
 JOBS = {name: job(name, max_tasks=_MOST) for name in ("batch", "warm")}
@@ -144,7 +145,7 @@ def test_of_equal_ones_who_has_least_to_move_goes_first() -> None:
 
 def test_what_has_finished_need_not_be_moved() -> None:
     jobs, status = group({"a": batch(0, 1), "b": batch(2)}, batch(0, 1))
-    finished = {task: replace(last, state=TaskState.FINISHED) for task, last in status.tasks.items()}
+    finished = {task: replaced(last, state=TaskState.FINISHED) for task, last in status.tasks.items()}
     assert scale_down(count(1), jobs, replace(status, tasks=finished)).asked == ("a",)
 
 

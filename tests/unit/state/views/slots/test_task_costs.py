@@ -27,6 +27,7 @@ from airflow_provider.state.views.slots.costs import costs_of
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.replanning import in_known_order
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.taking_over import first_run
 
@@ -135,7 +136,7 @@ def test_weights_are_converted_to_seconds_once_a_task_has_finished() -> None:
     assert before.of == {A0: 100, A1: 300, A2: 500}
     told = took(A0, 10_000, run_key="r2")
     assert costs_of(jobs(plan), status(told), (A1, A2), wall_ms=0).of == {A1: 30, A2: 50}
-    of_another_run = replace(told, run_key="r1")
+    of_another_run = replaced(told, run_key="r1")
     assert costs_of(jobs(plan), status(of_another_run), (A1, A2), wall_ms=0).of == {A1: 300, A2: 500}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.shown_tasks import kept_waiting_by
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
+from airflow_provider.values.replacing import replaced
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 
@@ -52,7 +51,7 @@ def test_those_of_its_worker_that_were_counted_less_come_before_it(index: int, w
 
 
 def test_who_is_tried_now_waits_no_more_and_no_longer_counts() -> None:
-    begins, runs = replace(ALL[1], waits_for_trial=False), replace(ALL[2], state=TaskState.RUNNING)
+    begins, runs = replaced(ALL[1], waits_for_trial=False), replaced(ALL[2], state=TaskState.RUNNING)
     status = snapshot(ALL[0], begins, runs, ALL[4])
     assert [kept_waiting_by(said, status) for said in (begins, runs)] == ["", ""]
     assert kept_waiting_by(ALL[4], status) == "waits for its trial"
@@ -64,4 +63,4 @@ def test_what_keeps_all_tasks_of_its_worker_waiting_is_told_instead() -> None:
 
 def test_a_record_says_so_only_if_it_does() -> None:
     assert TaskStatus.from_json(ALL[0].to_json()) == ALL[0]
-    assert "waits_for_trial" not in replace(ALL[0], waits_for_trial=False).to_json()
+    assert "waits_for_trial" not in replaced(ALL[0], waits_for_trial=False).to_json()

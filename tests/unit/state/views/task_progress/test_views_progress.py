@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +37,7 @@ from airflow_provider.state.views.task_progress.progress import (
 )
 from airflow_provider.state.views.task_progress.task_places import effective_status
 from airflow_provider.values.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r1")
@@ -260,7 +260,7 @@ def test_what_costs_least_to_stop_comes_first() -> None:
     }
     on_a_cluster = TaskId("a", 4)
     (driver,) = _statuses({on_a_cluster: TaskState.RUNNING}).values()
-    statuses[on_a_cluster] = replace(driver, handle={"cluster": "yarn"})
+    statuses[on_a_cluster] = replaced(driver, handle={"cluster": "yarn"})
     order = sorted(statuses, key=lambda task: (revocation_rank(statuses).get(task, 0), task))
     assert order == [A0, TaskId("a", 3), A2, on_a_cluster, A1]
 

@@ -35,6 +35,7 @@ from airflow_provider.state.views.task_progress.progress import job_progress
 from airflow_provider.state.views.task_progress.shown_tasks import shown_status
 from airflow_provider.ui.views.tasks import found_tasks
 from airflow_provider.values.model import Epoch
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.hands.told_together import TELL_AFTER_MS
 from airflow_provider.worker.tasks.runs.liveness import FIRST_LOOK_MS, LEAST_PATIENCE_MS, Liveness
 from airflow_provider.worker.tasks.runs.taking_over import first_run, taken_over
@@ -92,7 +93,7 @@ BATCH_7 = QueryProgress(batch=7, rows_per_second=12.5, batch_ms=2_000, asked_at_
 
 def watched_since(script: Script, last: TaskStatus) -> Script:
     """Another worker of the group watches the query from now on; nobody has told it to stop."""
-    script.say(replace(last, worker=OTHER))
+    script.say(replaced(last, worker=OTHER))
     script.revoke(A0)
     script.give(A0, epoch=last.epoch + 1)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
@@ -292,7 +293,7 @@ async def test_everybody_sees_it() -> None:
             "since_ms": last.stalled_since_ms,
             "last_batch": 7,
         }
-        again = replace(topics.status.tasks[A0], epoch=Epoch(9))
+        again = replaced(topics.status.tasks[A0], epoch=Epoch(9))
         assert fold.take(TaskEvent(status=again, at_ms=8)) == (), "its next worker says the same"
 
 

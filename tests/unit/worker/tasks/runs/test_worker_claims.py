@@ -47,6 +47,7 @@ from airflow_provider.values.model import (
     TaskId,
     WorkerId,
 )
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.checkpoint_claims import Claims
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
@@ -294,7 +295,7 @@ def test_what_was_noted_of_a_holder_is_forgotten_when_its_claim_stands_no_more()
     claim = CheckpointClaim(key="orders", process="theirs", number=1, lease_ms=300)
     held = TaskStatus(task=A0, state=TaskState.RUNNING, epoch=Epoch(1), worker=W2, claim=claim)
     other = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=1, process="another")
-    for said, noted in ((held, 1), (replace(held, state=TaskState.STOPPED), 0)):
+    for said, noted in ((held, 1), (replaced(held, state=TaskState.STOPPED), 0)):
         status = StatusSnapshot(tasks={A0: said}, workers={W2: other})
         assert claims.blocked([waiting], status, now_ms=0).held == frozenset({A1} if noted else ())
         assert len(claims.replaced) == noted

@@ -22,6 +22,7 @@ from airflow_provider.state.records import (
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.task_progress.progress import needs_running
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
@@ -78,7 +79,7 @@ def test_a_slot_is_taken_until_the_task_has_ended(states: list[RunState], starte
 def test_planners_start_whatever_runs_and_take_nobodys_slot() -> None:
     runs = table(run(-1), run(0, RunState.STARTED), run(1))
     assert start_next(runs, slots=1, now_ms=0) == [PLANNER]
-    runs[PLANNER] = replace(runs[PLANNER], state=RunState.STARTED)
+    runs[PLANNER] = replaced(runs[PLANNER], state=RunState.STARTED)
     assert start_next(runs, slots=2, now_ms=0) == [TaskId("a", 1)]
 
 
@@ -219,7 +220,7 @@ def test_an_attempt_that_somebody_began_counts(last: TaskStatus | None, attempt:
     ids=["nothing", "over", "some more", "by a clock that is ahead"],
 )
 def test_who_takes_over_a_task_waits_what_is_left_of_the_delay(retry_at_ms: int | None, waits_ms: int) -> None:
-    waiting = replace(run(), retry_at_ms=retry_at_ms, failures=1).status(TaskState.STOPPED, ME)
+    waiting = replaced(run(), retry_at_ms=retry_at_ms, failures=1).status(TaskState.STOPPED, ME)
     patient = replace(JOB, retries=3, retry_delay_ms=500)
     taken = first_run(work(0, patient), Epoch(2), waiting, now_ms=50, wall_ms=1_000)
     assert taken.not_before_ms == (50 + waits_ms if waits_ms else 0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from executor_bench import ME
 
 from airflow_provider.state.records import JobDefinition, TaskWork
 from airflow_provider.values.model import Epoch, TaskId, Tasks
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
 from airflow_provider.worker.tasks.runs.runs import TaskRun
@@ -21,7 +21,7 @@ def run_of(
     task = TaskId("a", index)
     work = TaskWork(definition=JobDefinition(name="a", entry_point="m:f"), task=task, config={}, fingerprint="f")
     run = TaskRun(work=work, epoch=Epoch(1), spark_deaths=deaths, state=state, began_ms=began_ms, attempt=deaths + 1)
-    return replace(run, **more)
+    return replaced(run, **more)
 
 
 def running(index: int, deaths: int, began_ms: int, **more: Any) -> TaskRun:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from airflow_provider.state.records import JobDefinition, TaskKind, TaskWork
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.liveness import UNMOVED, Liveness
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.run_table import RunTable
@@ -63,19 +64,19 @@ def test_a_stream_that_never_moves_is_not_waited_for_without_end() -> None:
     run, late_ms = running(QUERY), BEGAN_MS + FIRST_BATCH_MS
     assert stood_ms(run, late_ms + 5) == 5
     assert not is_young(run, late_ms + TRIAL_MS)
-    assert stood_ms(replace(run, liveness=QUERY.moved(late_ms + 50)), late_ms + 60) == 60, "nothing is taken back"
+    assert stood_ms(replaced(run, liveness=QUERY.moved(late_ms + 50)), late_ms + 60) == 60, "nothing is taken back"
 
 
 def test_its_time_begins_again_while_others_beside_it_come_to_their_first_batch() -> None:
     """One that ends a busy Spark by its second batch would be acquitted before."""
     time, moved, second_ms = TrialTime(), running(QUERY.moved(BEGAN_MS + 10, 5)), BEGAN_MS + 90_000
-    starts = replace(running(QUERY), work=replace(moved.work, task=TaskId("a", 1)))
+    starts = replaced(running(QUERY), work=replace(moved.work, task=TaskId("a", 1)))
     time.look(table(moved, starts), second_ms)
     assert time.stood_ms(moved, second_ms) == 0
-    time.look(table(moved, replace(starts, liveness=QUERY.moved(second_ms, 5))), second_ms + 20)
+    time.look(table(moved, replaced(starts, liveness=QUERY.moved(second_ms, 5))), second_ms + 20)
     assert time.stood_ms(moved, second_ms + 20) == 20
     late_ms = BEGAN_MS + FIRST_BATCH_MS + TRIAL_MS
-    begins = replace(starts, began_ms=late_ms, liveness=Liveness().begun(late_ms))
+    begins = replaced(starts, began_ms=late_ms, liveness=Liveness().begun(late_ms))
     time.look(table(moved, begins), late_ms)
     assert time.stood_ms(moved, late_ms) == TRIAL_MS, "something may begin all the time"
     time.look(table(moved, starts), late_ms)
@@ -84,13 +85,13 @@ def test_its_time_begins_again_while_others_beside_it_come_to_their_first_batch(
 
 def test_the_next_attempt_has_to_move_too() -> None:
     moved = QUERY.moved(A_BATCH_LATER_MS, 5)
-    again = replace(running(moved.ended().begun(BEGAN_MS + 500_000)), began_ms=BEGAN_MS + 500_000)
+    again = replaced(running(moved.ended().begun(BEGAN_MS + 500_000)), began_ms=BEGAN_MS + 500_000)
     assert stood_ms(again, BEGAN_MS + 600_000) == 0
 
 
 def test_the_time_of_a_stream_whose_query_waits_for_its_start_has_not_begun() -> None:
     stream = replace(running().work.definition, kind=TaskKind.STREAMING)
-    run = replace(running(), work=replace(running().work, definition=stream), runs_on="sc://a")
+    run = replaced(running(), work=replace(running().work, definition=stream), runs_on="sc://a")
     assert stood_ms(run, A_BATCH_LATER_MS) == 0
     assert stood_ms(run, BEGAN_MS + FIRST_BATCH_MS + 5) == 5
 

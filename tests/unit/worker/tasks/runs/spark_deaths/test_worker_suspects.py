@@ -15,6 +15,7 @@ from turned_clock import time_passes
 from airflow_provider.spark.runner import SparkEnded, SparkLost
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus
 from airflow_provider.values.model import Epoch, WorkerId, planner_of
+from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.spark_deaths.suspects import Suspects, Turn
@@ -179,7 +180,7 @@ def test_what_waits_for_a_trial_keeps_nobody_from_running_while_it_has_no_slot()
 def test_a_planner_is_tried_while_other_suspects_wait_for_a_slot(deaths: int) -> None:
     """Streams may keep all slots for ever."""
     run = run_of(0, deaths=deaths)
-    planner = replace(run, work=replace(run.work, task=planner_of("z")))
+    planner = replaced(run, work=replace(run.work, task=planner_of("z")))
     runs = table(run_of(0, deaths=2), running(1, 0, began_ms=0), planner)
     suspects = knowing(runs)
     assert suspects.turn(runs, slots=1, now_ms=TRIAL_MS) == Turn(tasks(0), frozenset({planner.task}))
@@ -193,7 +194,7 @@ def test_batches_grow_while_nothing_ends() -> None:
         sizes.append(len(batch))
         suspects.begun(Turn(only=batch), runs)
         for task in batch:
-            runs[task] = replace(runs[task], state=RunState.STARTED, began_ms=now)
+            runs[task] = replaced(runs[task], state=RunState.STARTED, began_ms=now)
         assert suspects.turn(runs, slots=99, now_ms=now).only == tasks()
         now += TRIAL_MS
         for run in suspects.acquitted(runs, now_ms=now):
@@ -224,7 +225,7 @@ def test_what_ran_and_needs_no_trial_comes_back_before_all_trials() -> None:
     suspects = knowing(runs)
     for task in (A0, A1):
         lost = suspects.lost(runs, death_of(runs[task]), now_ms=TRIAL_MS + 1)
-        runs[task] = replace(lost, state=RunState.WAITING, began_ms=None)
+        runs[task] = replaced(lost, state=RunState.WAITING, began_ms=None)
     assert runs[A1].deaths == 0, "it was not on trial"
     assert suspects.turn(runs, slots=9, now_ms=HOUR_MS) == Turn(tasks(0, 2), None)
     runs[A1] = running(1, 0, began_ms=HOUR_MS)
@@ -240,7 +241,7 @@ def test_a_death_during_a_trial_counts_for_the_one_on_trial_alone() -> None:
     after = {}
     for task in (A2, A1, A0):
         after[task] = runs[task] = suspects.lost(runs, death_of(runs[task]), now_ms=now)
-        runs[task] = replace(runs[task], state=RunState.WAITING, began_ms=None)
+        runs[task] = replaced(runs[task], state=RunState.WAITING, began_ms=None)
     assert {task: run.spark_deaths for task, run in after.items()} == {A0: 0, A1: 3, A2: 0}
     assert [task for task, run in after.items() if suspects.condemns(run)] == [A1]
 
@@ -250,7 +251,7 @@ def test_a_death_while_nobody_is_on_trial_counts_for_all_and_fails_nobody() -> N
     suspects = knowing(runs)
     after = [suspects.lost(runs, death_of(run), now_ms=5) for run in runs.values()]
     assert [run.spark_deaths for run in after] == [2, 2, 1]
-    together = [replace(run, spark_deaths=99) for run in after]
+    together = [replaced(run, spark_deaths=99) for run in after]
     assert not any(suspects.condemns(run) for run in together)
 
 
@@ -262,13 +263,13 @@ def test_spark_that_ends_before_a_task_has_begun_says_nothing_of_the_task() -> N
 @pytest.mark.parametrize("query", [{}, {"handle": "h", "detached": True}], ids=["attached", "detached"])
 def test_on_a_server_a_task_must_have_been_alone_twice(query: dict[str, Any]) -> None:
     """People restart servers."""
-    run = replace(running(0, 2, began_ms=0, alone=True), runs_on="sc://h", **query)
+    run = replaced(running(0, 2, began_ms=0, alone=True), runs_on="sc://h", **query)
     suspects = knowing(table(run))
     once = suspects.lost(table(run), death_of(run, -1), now_ms=5)
     assert not suspects.condemns(once)
-    again = replace(once, began_ms=10)
+    again = replaced(once, began_ms=10)
     assert suspects.condemns(suspects.lost(table(again), death_of(again, -2), now_ms=15))
-    among_others = suspects.lost(table(replace(again, alone=False)), death_of(again, -3), now_ms=15)
+    among_others = suspects.lost(table(replaced(again, alone=False)), death_of(again, -3), now_ms=15)
     assert not suspects.condemns(among_others), "it was not alone both times"
 
 
@@ -333,7 +334,7 @@ def test_a_batch_task_that_ends_spark_late_is_tried_for_longer_each_time() -> No
         stood_ms, (run,) = next((ms, stood) for ms, stood in acquitted if stood)
         trials_ms.append(stood_ms // TRIAL_MS)
         run = first_run(run.work, Epoch(2), run.status(TaskState.RUNNING, ME), now_ms=0, wall_ms=0)
-        run = replace(run, spark_deaths=1, state=RunState.STARTED, began_ms=0)
+        run = replaced(run, spark_deaths=1, state=RunState.STARTED, began_ms=0)
     assert trials_ms == [1, 2, 4, 8, 16, 32, 32], "also on its next worker"
 
 
