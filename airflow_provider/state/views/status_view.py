@@ -33,6 +33,7 @@ from airflow_provider.state.views.topic_view import About, TopicView, Unreadable
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
+from airflow_provider.values.versions import Versions
 
 StatusRecord = GroupRecord | WorkerStatus | TaskStatus
 
@@ -269,7 +270,7 @@ class StatusView(TopicView[StatusSnapshot]):
     def _clear(self) -> None:
         self._group: GroupRecord | None = None
         self._workers: dict[WorkerId, WorkerStatus] = {}
-        self._tasks: dict[TaskId, TaskStatus] = {}
+        self._tasks: Versions[TaskId, TaskStatus] = Versions()
         self._overwritten: dict[str, StatusRecord] = {}
         self._unended: dict[TaskId, tuple[TaskStatus, ...]] = {}
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
@@ -317,22 +318,21 @@ class StatusView(TopicView[StatusSnapshot]):
         self._overwritten.pop(key, None)
 
     def _put_task(self, task: TaskId, new: TaskStatus | None) -> None:
-        key = task_key(task)
         if new is None:
-            self._tasks.pop(task, None)
             self._unended.pop(task, None)
         else:
             known = self._tasks.get(task)
             if known and new.is_stale(known):
-                self._reject(key, known)
+                self._reject(task_key(task), known)
                 return
-            self._tasks[task] = new
             self._note_unended(known, new)
             if task_hints(known, new, self._group):
                 self._news |= About.HINTS
+        self._tasks.put(task, new)
         self._tasks_seen = None
         self._changed.add(task)
-        self._overwritten.pop(key, None)
+        if self._overwritten:
+            self._overwritten.pop(task_key(task), None)
 
     def _note_unended(self, known: TaskStatus | None, new: TaskStatus) -> None:
         """Keep the records of queries that the new record does not know of."""
@@ -349,7 +349,7 @@ class StatusView(TopicView[StatusSnapshot]):
 
     def _take_snapshot(self) -> StatusSnapshot:
         if self._tasks_seen is None:
-            self._tasks_seen = MappingProxyType(dict(self._tasks))
+            self._tasks_seen = self._tasks.now()
             self._point = self._point.go_on(self._changed)
             self._changed = set()
         return StatusSnapshot(
