@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -115,6 +116,23 @@ def test_words_of_workers_leave_the_tasks_the_same_object() -> None:
     topic.task(replaced(RUNNING, state=TaskState.FINISHED))
     assert topic.view.snapshot().tasks is not before.tasks
     assert before.tasks == {TASK: RUNNING}
+
+
+def test_a_snapshot_after_a_few_records_copies_little_however_many_tasks_there_are() -> None:
+    topic, many = Topic(), 20_000
+    for index in range(many):
+        topic.task(replaced(RUNNING, task=TaskId("a", index)))
+    before = topic.view.snapshot()
+    assert len(before.tasks) == many
+    topic.task(replaced(RUNNING, state=TaskState.FINISHED))
+    tracemalloc.start()
+    try:
+        after = topic.view.snapshot()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert (before.tasks[TASK].state, after.tasks[TASK].state) == (TaskState.RUNNING, TaskState.FINISHED)
+    assert taken < many * 4, "bytes: a copy of all takes more than 20 for each"
 
 
 def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() -> None:
