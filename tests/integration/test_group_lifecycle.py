@@ -167,7 +167,7 @@ async def test_a_group_is_controlled_and_shown_by_commands(fleet: MakeFleet) -> 
 
         assert f"{name}: Stable\n" in (await cospark(group, "groups", "list")).out
         told = json.loads((await cospark(group, "groups", "describe", name, "--json")).out)
-        assert (told["state"], told["protocol"], told["epoch"]) == ("Stable", "sessioned", group.epoch)
+        assert (told["state"], told["protocol"], told["epoch"]) == ("Stable", "compressed", group.epoch)
         assert {member["worker"]: len(member["assigned"]) for member in told["members"]} == {"w1": 3, "w2": 3}
         assert [task["state"] for task in told["tasks"].values()].count("pending") == 2
         text = (await cospark(group, "groups", "describe", name)).out

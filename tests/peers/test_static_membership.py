@@ -146,7 +146,7 @@ async def test_kafkas_own_tools_show_our_group(fleet: Fleet, broker: LocalBroker
     )
 
     group = json.loads(described)
-    assert (group["type"], group["protocol"], group["state"]) == ("connect", "sessioned", "Stable")
+    assert (group["type"], group["protocol"], group["state"]) == ("connect", "compressed", "Stable")
     members = fleet.record.members
     assert {member["instance"]: member["member"] for member in group["members"]} == members
     (line,) = (line for line in listed.splitlines() if fleet.group_id in line)
