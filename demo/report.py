@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider.assignment.model import one_by_one
 from airflow_provider.state.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.rounds.move_reasons import one_by_one
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.values.replacing import replaced

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from airflow_provider.assignment.model import one_by_one
 from airflow_provider.state.records import TaskState
+from airflow_provider.state.rounds.move_reasons import one_by_one
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import WorkerId
 from demo.report import LOST, Attempt, Kill

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from airflow_provider.assignment.costs import NO_COSTS, Costs
-from airflow_provider.values.model import (
-    HIGHEST_INDEX,
-    NO_GENERATION,
-    NO_TASKS,
-    GenerationId,
-    ReadTasks,
-    TaskId,
-    Tasks,
-    WorkerId,
-    WriteTasks,
-    name_from_json,
-    tasks_from_json,
-    tasks_to_json,
-    whole_from_json,
-)
+from airflow_provider.values.model import NO_GENERATION, NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 
 class LeaveReason(str, Enum):
@@ -173,42 +159,6 @@ class Move:
     reason: MoveReason
     load: Load | None = None
 
-    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
-        return {
-            "tasks": write(self.tasks),
-            "source": self.source,
-            "target": self.target,
-            "reason": self.reason.value,
-            **({"load": list(self.load)} if self.load else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], read: ReadTasks = tasks_from_json) -> Move:
-        """The inverse of :meth:`to_json`.
-
-        :raises KeyError, TypeError, ValueError: for anything else
-        """
-        source, target = data["source"], data["target"]
-        return cls(
-            tasks=read(data["tasks"]),
-            source=None if source is None else WorkerId(name_from_json(source)),
-            target=None if target is None else WorkerId(name_from_json(target)),
-            reason=MoveReason(data["reason"]),
-            load=_load_from_json(data.get("load")),
-        )
-
-
-def _load_from_json(data: Any) -> Load | None:
-    if data is None:
-        return None
-    has, share = (whole_from_json(number, "a load", most=HIGHEST_INDEX) for number in data)
-    return Load(has, share)
-
-
-def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:
-    """Each task that moves, with its move, in the order of the moves."""
-    return ((task, move) for move in moves for task in sorted(move.tasks))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -255,61 +205,6 @@ class Memory:
             next_moves_at_ms=min(self.next_moves_at_ms, now_ms),
             awaited={worker: min(end_ms, now_ms) for worker, end_ms in self.awaited.items()},
         )
-
-    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
-        return {
-            "generation": self.generation,
-            "assignment": shares_to_json(self.assignment, write),
-            "revoked": write(self.revoked),
-            "members": sorted(self.members),
-            "candidates": list(self.candidates),
-            "deadline_ms": self.deadline_ms,
-            "revoked_in_previous": self.revoked_in_previous,
-            "successive_revocations": self.successive_revocations,
-            "next_moves_at_ms": self.next_moves_at_ms,
-            "released": [move.to_json(write) for move in self.released],
-            "awaited": dict(self.awaited),
-            "former": shares_to_json(self.former, write),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], read: ReadTasks = tasks_from_json) -> Memory:
-        """The inverse of :meth:`to_json`.
-
-        :raises KeyError, TypeError, ValueError: for anything else
-        """
-        return cls(
-            generation=GenerationId(
-                whole_from_json(data["generation"], "a generation", least=NO_GENERATION, most=HIGHEST_INDEX)
-            ),
-            assignment=shares_from_json(data["assignment"], read),
-            revoked=read(data["revoked"]),
-            members=frozenset(WorkerId(name_from_json(worker)) for worker in data["members"]),
-            candidates=tuple(WorkerId(name_from_json(worker)) for worker in data["candidates"]),
-            deadline_ms=whole_from_json(data["deadline_ms"], "a deadline"),
-            revoked_in_previous=bool(data["revoked_in_previous"]),
-            successive_revocations=whole_from_json(data["successive_revocations"], "a number of rounds"),
-            next_moves_at_ms=whole_from_json(data.get("next_moves_at_ms", 0), "a time"),
-            released=tuple(Move.from_json(move, read) for move in data.get("released", ())),
-            awaited={
-                WorkerId(name_from_json(worker)): whole_from_json(until_ms, "a deadline")
-                for worker, until_ms in data.get("awaited", {}).items()
-            },
-            former=shares_from_json(data.get("former", {}), read),
-        )
-
-
-def shares_to_json(shares: Mapping[WorkerId, Tasks], write: WriteTasks = tasks_to_json) -> dict[str, Any]:
-    """Tasks by worker, as JSON."""
-    return {worker: write(tasks) for worker, tasks in shares.items()}
-
-
-def shares_from_json(data: Mapping[str, Any], read: ReadTasks = tasks_from_json) -> dict[WorkerId, Tasks]:
-    """The inverse of :func:`shares_to_json`.
-
-    :raises AttributeError, TypeError, ValueError: for anything else
-    """
-    return {WorkerId(name_from_json(worker)): read(tasks) for worker, tasks in data.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

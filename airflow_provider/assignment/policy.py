@@ -7,11 +7,10 @@ KIP-415, so members need not know it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from reprlib import repr as short
-from typing import Any, Final
+from typing import Final
 
 from airflow_provider.values.model import ConnectProtocol
 
@@ -134,33 +133,6 @@ def check_protocol(policy: Policy, protocol: ConnectProtocol) -> None:
         raise PolicyError(
             "policy", "'incremental' can't be kept with connect.protocol=eager: each round stops all tasks"
         )
-
-
-def policy_to_json(policy: Policy) -> dict[str, Any]:
-    return {"name": policy.name.value, **{field.name: getattr(policy, field.name) for field in fields(policy)}}
-
-
-def policy_from_json(data: Mapping[str, Any]) -> Policy:
-    """The inverse of :func:`policy_to_json`.
-
-    :raises KeyError, ValueError: for anything else
-    """
-    settings = {setting: value for setting, value in data.items() if setting != "name"}
-    try:
-        return make_policy(PolicyName(data["name"]), **settings)
-    except TypeError as wrong:
-        raise ValueError(f"not a policy: {wrong}") from wrong
-
-
-def policy_in_words(policy: Policy) -> str:
-    """Describe a policy in one line."""
-    wait = (
-        f"lost tasks wait up to {policy.max_delay_ms / 1000:g} s" if policy.max_delay_ms else "lost tasks do not wait"
-    )
-    if isinstance(policy, Incremental):
-        steps = f"at most {policy.max_moves} moves a round, {policy.move_interval_ms / 1000:g} s apart"
-        return f"{policy.name.value} ({steps}; {wait})"
-    return f"{policy.name.value} ({wait})"
 
 
 def _given(**settings: int | None) -> dict[str, int]:

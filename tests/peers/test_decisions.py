@@ -28,6 +28,7 @@ from referee import Referee
 from airflow_provider.assignment.cooperative import assign
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.assignment.policy import Deferred
+from airflow_provider.state.rounds.round_json import memory_to_json
 from airflow_provider.values.model import (
     NO_GENERATION,
     NO_TASKS,
@@ -160,7 +161,7 @@ class Decision:
 
     @classmethod
     def ours(cls, outcome: GroupAssignment) -> Decision:
-        return cls(outcome.assigned, outcome.revoked, outcome.delay_ms, outcome.memory.to_json())
+        return cls(outcome.assigned, outcome.revoked, outcome.delay_ms, memory_to_json(outcome.memory))
 
     @classmethod
     def javas(cls, answer: Mapping[str, Any]) -> Decision:
@@ -274,7 +275,7 @@ def question(this: Round, before: Memory, jobs: dict[str, int]) -> dict[str, Any
         "last_completed": this.last_completed,
         "jobs": jobs,
         "owned": {worker: tasks_to_json(this.owned[worker]) for worker in least_first},
-        "memory": before.to_json(),
+        "memory": memory_to_json(before),
     }
 
 

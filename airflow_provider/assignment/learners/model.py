@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-from airflow_provider.assignment.model import (
-    BEGINS_AGAIN_RANK,
-    Memory,
-    Move,
-    Outcome,
-    Round,
-    shares_from_json,
-    shares_to_json,
-)
+from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, Memory, Move, Outcome, Round
 from airflow_provider.assignment.shares import Shares, merged
-from airflow_provider.values.model import (
-    NO_TASKS,
-    ReadTasks,
-    TaskId,
-    Tasks,
-    WorkerId,
-    WriteTasks,
-    name_from_json,
-    tasks_from_json,
-    tasks_to_json,
-    whole_from_json,
-)
+from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 READY: Final = 1.0
 """The progress of a learner that has finished its warm-up."""
@@ -91,17 +72,6 @@ class Limits:
                 raise LimitsError(limit, f"must be at least 1{unit}, not {value}")
         if not 0 < self.ready_from <= READY:
             raise LimitsError("ready_from", f"must be above 0 and at most {READY:g}, not {self.ready_from:g}")
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Limits:
-        """The inverse of :meth:`to_json`.
-
-        :raises KeyError, TypeError, ValueError: for anything else
-        """
-        return cls(**{each.name: data[each.name] for each in fields(cls)})
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -188,44 +158,6 @@ class LearnerMemory:
         """
         ends = (since_ms + limits.longest_ms for lessons in self.since_ms.values() for since_ms in lessons.values())
         return min((end_ms for end_ms in ends if end_ms > after_ms), default=None)
-
-    def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
-        """Without ``cooperative``, which is stored beside it."""
-        return {
-            "learned": shares_to_json(self.learned, write),
-            "learned_before": shares_to_json(self.learned_before, write),
-            "since_ms": {
-                worker: [[*task, since_ms] for task, since_ms in sorted(lessons.items())]
-                for worker, lessons in self.since_ms.items()
-            },
-            "given_up": write(NO_TASKS.union(*self.given_up.values())),  # for an older release
-            "given_up_by": shares_to_json(self.given_up, write),
-        }
-
-    @classmethod
-    def from_json(
-        cls, data: Mapping[str, Any], cooperative: Memory, read: ReadTasks = tasks_from_json
-    ) -> LearnerMemory:
-        """The inverse of :meth:`to_json`.
-
-        :raises AttributeError, KeyError, TypeError, ValueError: for anything else
-        """
-        return cls(
-            cooperative=cooperative,
-            learned=shares_from_json(data["learned"], read),
-            learned_before=shares_from_json(data["learned_before"], read),
-            since_ms={
-                WorkerId(name_from_json(worker)): dict(map(_lesson_from_json, lessons))
-                for worker, lessons in data["since_ms"].items()
-            },
-            given_up=shares_from_json(data.get("given_up_by", {}), read),
-        )
-
-
-def _lesson_from_json(lesson: Any) -> tuple[TaskId, int]:
-    job, index, since_ms = lesson
-    (task,) = tasks_from_json([[job, index]])
-    return task, whole_from_json(since_ms, "a time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

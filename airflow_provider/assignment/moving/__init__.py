@@ -1,1 +1,1 @@
-"""Which tasks a round moves, how many at once, and why."""
+"""Which tasks a round moves, and how many at once."""

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider.assignment.model import Move, one_by_one
+from airflow_provider.assignment.model import Move
 from airflow_provider.cli.group_commands.deserted import seems_deserted, status_now
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.names import add_group_argument
@@ -41,6 +41,7 @@ from airflow_provider.state.reports.groups.worker_words import (
 )
 from airflow_provider.state.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.state.reports.report import GroupReport, JobReport
+from airflow_provider.state.rounds.move_reasons import one_by_one
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import is_empty, what_was
 from airflow_provider.state.views.status_view import StatusSnapshot

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from airflow_provider.assignment.learners.model import LearnedRule, Limits
-from airflow_provider.assignment.policy import Deferred, Policy, policy_from_json, policy_to_json
+from airflow_provider.assignment.policy import Deferred, Policy
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.membership import GroupProtocol
 from airflow_provider.integration.airflow_metadata.storable import storable
@@ -19,6 +19,7 @@ from airflow_provider.integration.memberships.group_protocols import Coordinator
 from airflow_provider.integration.operator_parameters.parameters import spelled_as_name
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, is_connect
 from airflow_provider.state.records import TaskState, WorkerPhase
+from airflow_provider.state.rounds.policy_json import policy_from_json, policy_to_json
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import ConnectProtocol, WorkerId
 from airflow_provider.values.saved import SAVED_VERSION, check_saved, reading_saved
@@ -140,7 +141,7 @@ class WorkerSpec:
             "url": member.url,
             "protocol": member.protocol.value,
             "learned": member.learned.value,
-            "limits": member.limits.to_json(),
+            "limits": asdict(member.limits),
             "session_timeout_ms": member.session_timeout_ms,
             "heartbeat_interval_ms": member.heartbeat_interval_ms,
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
@@ -170,7 +171,7 @@ class WorkerSpec:
                     url=data["url"],
                     protocol=ConnectProtocol(data["protocol"]),
                     learned=LearnedRule(data.get("learned", LearnedRule.WHEN_READY)),
-                    limits=Limits.from_json(data["limits"]) if "limits" in data else Limits(),
+                    limits=Limits(**_named_as_in(Limits, data["limits"])) if "limits" in data else Limits(),
                     session_timeout_ms=data["session_timeout_ms"],
                     heartbeat_interval_ms=data["heartbeat_interval_ms"],
                     fast_heartbeat_ms=min(50, data["heartbeat_interval_ms"]),
@@ -231,7 +232,7 @@ class WorkerStory:
         """
         check_saved(data, "story")
         with reading_saved("story"):
-            return cls(**{each.name: data[each.name] for each in fields(cls)})
+            return cls(**_named_as_in(cls, data))
 
     def summary(self, spec: WorkerSpec, ended: Ending, status: StatusSnapshot) -> dict[str, Any]:
         """The operator's return value.
@@ -267,6 +268,11 @@ class WorkerStory:
         }
         summary: dict[str, Any] = storable(told)
         return summary
+
+
+def _named_as_in(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What is named as the fields of a dataclass are."""
+    return {each.name: data[each.name] for each in fields(kind)}
 
 
 def default_worker_name(ti: Any) -> str:

@@ -17,6 +17,7 @@ from airflow_provider.state.records.plain import Plain
 from airflow_provider.state.records.status_topic.task_status import TaskStatus
 from airflow_provider.state.rounds.reading import group_record_from_json
 from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.round_json import memory_to_json
 from airflow_provider.values.model import WriteTasks, tasks_to_json
 
 _REBALANCE: Final = "rebalance"
@@ -60,7 +61,7 @@ class RebalanceEvent:
         :raises ValueError: for anything else
         """
         return cls(
-            record=group_record_from_json({**data, "memory": Memory().to_json()}),
+            record=group_record_from_json({**data, "memory": memory_to_json(Memory())}),
             deadline_ms=convert(data, _Deadline).deadline_ms,
             at_ms=convert(data, _Stamp).at_ms,
         )

@@ -14,9 +14,9 @@ from airflow_provider.assignment.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round, one_by_one
-from airflow_provider.assignment.moving.move_reasons import why
+from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignment.policy import Incremental, Policy
+from airflow_provider.state.rounds.move_reasons import one_by_one, why
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 _AGAIN: Final = frozenset({MoveReason.RETURNED, MoveReason.NOT_READY})

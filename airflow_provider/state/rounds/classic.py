@@ -19,18 +19,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from reprlib import repr as short
+from functools import partial
 from typing import Any, Final
 
 from airflow_provider.assignment.learners.model import LearnerMemory
-from airflow_provider.assignment.model import Memory, Move, shares_from_json
-from airflow_provider.assignment.policy import LONGEST_DELAY_MS, policy_from_json
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.assignment.model import Memory
+from airflow_provider.state.rounds.policy_json import policy_from_json
+from airflow_provider.state.rounds.record import GroupRecord, epoch_from_json, fields_from_json, words_from_json
+from airflow_provider.state.rounds.round_json import (
+    by_worker_from_json,
+    learner_memory_from_json,
+    learner_memory_to_json,
+    memory_from_json,
+    memory_to_json,
+    moves_from_json,
+    workers_from_json,
+)
 from airflow_provider.state.rounds.task_sets import reader_of
 from airflow_provider.values.model import (
     HIGHEST_INDEX,
     NO_TASKS,
-    ConfigOffset,
     Epoch,
     GenerationId,
     MemberId,
@@ -44,7 +52,7 @@ from airflow_provider.values.model import (
     whole_from_json,
 )
 
-_LONGEST_REASON: Final = 1_000
+_SLOTS: Final = partial(whole_from_json, what="a number of slots")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +118,14 @@ class ClassicRecord(GroupRecord):
         return replace(self, memory=Memory(), learner_memory=None)
 
     def to_json(self, write: WriteTasks = tasks_to_json) -> dict[str, Any]:
+        learners = self.learner_memory
         return {
             **super(ClassicRecord, self).to_json(write),
             "generation": self.generation,
             "leader_member": self.leader_member,
             "protocol": self.protocol.value,
             "memory": self._memory_to_json(write),
-            "learner_memory": None if self.learner_memory is None else self.learner_memory.to_json(write),
+            "learner_memory": None if learners is None else learner_memory_to_json(learners, write),
             **({"slots": dict(self.slots)} if self.slots else {}),
             **({} if self.bridged_since is None else {"bridged_since": self.bridged_since}),
         }
@@ -124,8 +133,8 @@ class ClassicRecord(GroupRecord):
     def _memory_to_json(self, write: WriteTasks) -> dict[str, Any]:
         """Leave out the remembered assignment if it equals the assignment, as it does while no lost work waits."""
         if self.memory.assignment != self.assignment:
-            return self.memory.to_json(write)
-        return {**replace(self.memory, assignment={}).to_json(write), "assignment": None}
+            return memory_to_json(self.memory, write)
+        return {**memory_to_json(replace(self.memory, assignment={}), write), "assignment": None}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ClassicRecord:
@@ -135,63 +144,37 @@ class ClassicRecord(GroupRecord):
         """
         try:
             read = reader_of(data)
-            assignment = shares_from_json(data["assignment"], read)
-            memory = _memory_from_json(data["memory"], assignment, read)
+            common = fields_from_json(data, read)
+            memory = _memory_from_json(data["memory"], common["assignment"], read)
             said = data.get("learner_memory")
-            learners = None if said is None else LearnerMemory.from_json(said, memory, read)
+            learners = None if said is None else learner_memory_from_json(said, memory, read)
             return cls(
-                epoch=_epoch_from_json(data["epoch"]),
+                **common,
                 generation=GenerationId(whole_from_json(data["generation"], "a generation", most=HIGHEST_INDEX)),
-                leader=WorkerId(name_from_json(data["leader"])),
                 leader_member=MemberId(name_from_json(data["leader_member"])),
                 protocol=SubProtocol(data["protocol"]),
-                config_offset=ConfigOffset(whole_from_json(data["config_offset"], "a config offset", least=-1)),
-                members={
-                    WorkerId(name_from_json(worker)): MemberId(name_from_json(member))
-                    for worker, member in data["members"].items()
-                },
-                assignment=assignment,
-                revoked=shares_from_json(data["revoked"], read),
-                moves=tuple(Move.from_json(move, read) for move in data["moves"]),
-                delay_ms=whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
-                reason=_words_from_json(data["reason"], "a reason"),
-                step=_words_from_json(data.get("step", ""), "a step"),
-                at_ms=whole_from_json(data["at_ms"], "a time"),
+                revoked=by_worker_from_json(data["revoked"], read),
+                step=words_from_json(data.get("step", ""), "a step"),
                 memory=memory,
                 learner_memory=learners,
-                slots={
-                    WorkerId(name_from_json(worker)): whole_from_json(slots, "a number of slots")
-                    for worker, slots in data.get("slots", {}).items()
-                },
-                bridged_since=None if (since := data.get("bridged_since")) is None else _epoch_from_json(since),
+                slots=by_worker_from_json(data.get("slots", {}), _SLOTS),
+                bridged_since=None if (since := data.get("bridged_since")) is None else epoch_from_json(since),
                 given_up={} if learners is None else learners.given_up,
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
                 unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),
-                learning=shares_from_json(data.get("learning", {}), read),
-                learned=shares_from_json(data.get("learned", {}), read),
-                lessons=tuple(Move.from_json(lesson, read) for lesson in data.get("lessons", ())),
-                leaving_soon=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("leaving", ())),
-                lost=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("lost", ())),
+                learning=by_worker_from_json(data.get("learning", {}), read),
+                learned=by_worker_from_json(data.get("learned", {}), read),
+                lessons=moves_from_json(data.get("lessons", ()), read),
+                leaving_soon=frozenset(workers_from_json(data.get("leaving", ()))),
             )
         except (KeyError, TypeError, AttributeError) as wrong:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
 
 
-def _epoch_from_json(data: object) -> Epoch:
-    return Epoch(whole_from_json(data, "an epoch"))
-
-
-def _words_from_json(words: object, what: str) -> str:
-    """A text for people, shortened: it has names that members choose themselves, which may be very long."""
-    if not isinstance(words, str):
-        raise ValueError(f"{what} is a text, not {short(words)}")
-    return words[:_LONGEST_REASON]
-
-
 def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks], read: ReadTasks) -> Memory:
     if data["assignment"] is not None:
-        return Memory.from_json(data, read)
-    return replace(Memory.from_json({**data, "assignment": {}}, read), assignment=assignment)
+        return memory_from_json(data, read)
+    return replace(memory_from_json({**data, "assignment": {}}, read), assignment=assignment)
 
 
 def newer(one: ClassicRecord | None, other: ClassicRecord | None) -> ClassicRecord | None:

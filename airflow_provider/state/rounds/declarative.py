@@ -8,27 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from reprlib import repr as short
-from typing import Any, Final
+from typing import Any
 
-from airflow_provider.assignment.model import Move, shares_from_json, shares_to_json
-from airflow_provider.assignment.policy import LONGEST_DELAY_MS
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.record import GroupRecord, fields_from_json
+from airflow_provider.state.rounds.round_json import by_worker_from_json, shares_to_json
 from airflow_provider.state.rounds.task_sets import reader_of
-from airflow_provider.values.model import (
-    ConfigOffset,
-    Epoch,
-    MemberId,
-    Tasks,
-    WorkerId,
-    WriteTasks,
-    name_from_json,
-    tasks_to_json,
-    whole_from_json,
-)
+from airflow_provider.values.model import Tasks, WorkerId, WriteTasks, tasks_to_json, whole_from_json
 from airflow_provider.values.saved import CONNECT
-
-_LONGEST_REASON: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,21 +64,9 @@ class DeclarativeRecord(GroupRecord):
         try:
             read = reader_of(data)
             return cls(
-                epoch=Epoch(whole_from_json(data["epoch"], "an epoch")),
-                leader=WorkerId(name_from_json(data["leader"])),
-                config_offset=ConfigOffset(whole_from_json(data["config_offset"], "a config offset", least=-1)),
-                members={
-                    WorkerId(name_from_json(worker)): MemberId(name_from_json(member))
-                    for worker, member in data["members"].items()
-                },
-                assignment=shares_from_json(data["assignment"], read),
+                **fields_from_json(data, read),
                 revoked={},
-                moves=tuple(Move.from_json(move, read) for move in data["moves"]),
-                delay_ms=whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
-                reason=_words_from_json(data["reason"]),
-                at_ms=whole_from_json(data["at_ms"], "a time"),
-                waits=shares_from_json(data["waits"], read),
-                lost=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("lost", ())),
+                waits=by_worker_from_json(data["waits"], read),
                 asks_at_ms=whole_from_json(data["deadline_ms"], "a time"),
             )
         except (KeyError, TypeError, AttributeError) as wrong:
@@ -102,9 +76,3 @@ class DeclarativeRecord(GroupRecord):
 def is_declarative(data: Mapping[str, Any]) -> bool:
     """Whether a group record, as JSON, is that of a declarative group."""
     return data.get("protocol") == CONNECT
-
-
-def _words_from_json(words: object) -> str:
-    if not isinstance(words, str):
-        raise ValueError(f"a reason is a text, not {short(words)}")
-    return words[:_LONGEST_REASON]

@@ -9,22 +9,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from reprlib import repr as short
+from typing import Any, Final, TypeVar
 
-from airflow_provider.assignment.model import Move, shares_to_json
-from airflow_provider.assignment.policy import Policy, policy_to_json
+from airflow_provider.assignment.model import Move
+from airflow_provider.assignment.policy import LONGEST_DELAY_MS, Policy
+from airflow_provider.state.rounds.policy_json import policy_to_json
+from airflow_provider.state.rounds.round_json import (
+    by_worker_from_json,
+    moves_from_json,
+    moves_to_json,
+    shares_to_json,
+    workers_from_json,
+)
 from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,
     Epoch,
     MemberId,
+    ReadTasks,
     Tasks,
     WorkerId,
     WriteTasks,
+    name_from_json,
     tasks_to_json,
+    whole_from_json,
 )
 
 Self = TypeVar("Self", bound="GroupRecord")
+
+_LONGEST_REASON: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +162,7 @@ class GroupRecord(ABC):
             "members": dict(self.members),
             "assignment": shares_to_json(self.assignment, write),
             "revoked": shares_to_json({worker: tasks for worker, tasks in self.revoked.items() if tasks}, write),
-            "moves": [move.to_json(write) for move in self.moves],
+            "moves": moves_to_json(self.moves, write),
             "delay_ms": self.delay_ms,
             "deadline_ms": self.deadline_ms,
             "reason": self.reason,
@@ -158,7 +172,38 @@ class GroupRecord(ABC):
             "unchanged": self.unchanged,
             "learning": shares_to_json(self.learning, write),
             "learned": shares_to_json(self.learned, write),
-            "lessons": [lesson.to_json(write) for lesson in self.lessons],
+            "lessons": moves_to_json(self.lessons, write),
             "leaving": sorted(self.leaving_soon),
             "lost": sorted(self.lost),
         }
+
+
+def fields_from_json(data: Mapping[str, Any], read: ReadTasks) -> dict[str, Any]:
+    """The fields that the records of all group protocols have.
+
+    :param read: reads each set of tasks
+    :raises AttributeError, KeyError, TypeError, ValueError: for anything else
+    """
+    return {
+        "epoch": epoch_from_json(data["epoch"]),
+        "leader": WorkerId(name_from_json(data["leader"])),
+        "config_offset": ConfigOffset(whole_from_json(data["config_offset"], "a config offset", least=-1)),
+        "members": by_worker_from_json(data["members"], name_from_json),
+        "assignment": by_worker_from_json(data["assignment"], read),
+        "moves": moves_from_json(data["moves"], read),
+        "delay_ms": whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
+        "reason": words_from_json(data["reason"], "a reason"),
+        "at_ms": whole_from_json(data["at_ms"], "a time"),
+        "lost": frozenset(workers_from_json(data.get("lost", ()))),
+    }
+
+
+def epoch_from_json(data: object) -> Epoch:
+    return Epoch(whole_from_json(data, "an epoch"))
+
+
+def words_from_json(words: object, what: str) -> str:
+    """A text for people, shortened: it has names that members choose themselves, which may be very long."""
+    if not isinstance(words, str):
+        raise ValueError(f"{what} is a text, not {short(words)}")
+    return words[:_LONGEST_REASON]

@@ -12,9 +12,9 @@ from enum import Enum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from airflow_provider.assignment.model import Move, one_by_one
-from airflow_provider.assignment.moving.move_reasons import why
+from airflow_provider.assignment.model import Move
 from airflow_provider.state.records import ActionEvent, Event, RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.state.rounds.move_reasons import one_by_one, why
 from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 

@@ -7,6 +7,7 @@ from assignor_group import MAX_DELAY_MS, Group, changed, moved_because, started,
 
 from airflow_provider.assignment.model import Absence, LeaveReason, Memory, MoveReason
 from airflow_provider.assignment.policy import IMMEDIATE, Incremental
+from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 W1, W2, W3, W4 = (WorkerId(f"w{number}") for number in range(1, 5))
@@ -139,7 +140,7 @@ class TestWhoSaysWhenItIsBack:
         group.absent[W2] = Absence(returns_ms=20_000)
         group.rebalance()
         group.wait(5_000)
-        group.memory = Memory.from_json(group.memory.to_json())
+        group.memory = memory_from_json(memory_to_json(group.memory))
         group.join("w4")
         outcome = group.rebalance()
         assert outcome.delay_ms == 15_000

@@ -10,6 +10,7 @@ from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because
 from airflow_provider.assignment import cooperative
 from airflow_provider.assignment.model import Load, Memory, MoveReason, Round
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Policy
+from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -398,7 +399,7 @@ class TestWhatIsReported:
         group.rebalance()
         group.join("w2")
         first = group.rebalance()
-        group.memory = Memory.from_json(json.loads(json.dumps(group.memory.to_json())))
+        group.memory = memory_from_json(json.loads(json.dumps(memory_to_json(group.memory))))
         for outcome in (first, group.rebalance()):
             loads = {next(iter(move.tasks)).is_planner: move.load for move in outcome.moves}
             assert loads == {True: Load(has=2, share=1), False: Load(has=5, share=3)}
@@ -407,7 +408,7 @@ class TestWhatIsReported:
         group = group_of(1)
         group.join("w2")
         group.rebalance()
-        group.memory = Memory.from_json(group.memory.to_json())
+        group.memory = memory_from_json(memory_to_json(group.memory))
         assert {move.source for move in group.rebalance().moves} == {W1}
 
     def test_every_member_has_an_entry(self) -> None:

@@ -19,9 +19,9 @@ from airflow_provider.assignment.costs import NO_COSTS, Costs
 from airflow_provider.assignment.learners import extensible
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
-from airflow_provider.assignment.moving.move_reasons import why
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.assignment.shares import grouped
+from airflow_provider.state.rounds.move_reasons import why
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 W1, W2, W3 = (WorkerId(name) for name in ("w1", "w2", "w3"))

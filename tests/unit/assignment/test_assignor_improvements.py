@@ -17,6 +17,7 @@ from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, started, stop
 from airflow_provider.assignment import cooperative
 from airflow_provider.assignment.model import Memory, MoveReason, Round
 from airflow_provider.assignment.policy import IMMEDIATE
+from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId, planner_of
 
 W1, W2, W3, W4 = (WorkerId(f"w{number}") for number in range(1, 5))
@@ -58,7 +59,7 @@ class TestMemoryIsAValue:
     def test_the_loss_of_the_leader_is_treated_as_that_of_any_worker(self) -> None:
         group = group_of(3, {"a": 4, "b": 2})
         lost = group.leave("w1")
-        group.memory = Memory.from_json(group.memory.to_json())
+        group.memory = memory_from_json(memory_to_json(group.memory))
         outcome = group.rebalance()
         assert outcome.delay_ms == MAX_DELAY_MS
         assert not started(outcome) & lost
@@ -69,7 +70,7 @@ class TestMemoryIsAValue:
         group.rebalance()
         group.wait(100_000)
         lost |= group.leave("w1")
-        group.memory = Memory.from_json(group.memory.to_json())
+        group.memory = memory_from_json(memory_to_json(group.memory))
         assert group.rebalance().delay_ms == MAX_DELAY_MS - 100_000
         group.wait(MAX_DELAY_MS - 100_000)
         outcome = group.rebalance()

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from airflow_provider.assignment.balancing.dealing import deal
-from airflow_provider.assignment.model import GroupAssignment, Memory, Move, MoveReason
+from airflow_provider.assignment.model import GroupAssignment, Move, MoveReason
+from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 pytestmark = pytest.mark.slow
@@ -217,7 +218,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def leader_hands_its_memory_over(self) -> None:
-        self.group.memory = Memory.from_json(self.group.memory.to_json())
+        self.group.memory = memory_from_json(memory_to_json(self.group.memory))
 
     @rule()
     def leader_is_lost_with_its_memory(self) -> None:
@@ -288,7 +289,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def memory_survives_json(self) -> None:
-        assert Memory.from_json(self.group.memory.to_json()) == self.group.memory
+        assert memory_from_json(memory_to_json(self.group.memory)) == self.group.memory
 
 
 def stops_needed(above: list[int], extras: int) -> int:

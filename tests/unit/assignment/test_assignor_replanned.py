@@ -17,6 +17,7 @@ from airflow_provider.group.live.classic.leading import gather_call
 from airflow_provider.state.records import PlanRecord
 from airflow_provider.state.reports.narration import move_in_words
 from airflow_provider.state.rounds.classic import ClassicRecord
+from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.values.model import (
     NO_TASKS,
@@ -50,7 +51,7 @@ def plan_anew(group: Group, tasks: int) -> None:
     group.jobs = {"a": 0}
     group.owned = {worker: share - tasks_in(share) for worker, share in group.owned.items()}
     group.rebalance()
-    group.memory = Memory.from_json(group.memory.to_json())
+    group.memory = memory_from_json(memory_to_json(group.memory))
     group.jobs = {"a": tasks}
 
 
@@ -120,9 +121,9 @@ def test_a_member_without_a_name_is_not_known_to_be_the_same() -> None:
 
 
 def test_a_record_of_an_older_release_remembers_none() -> None:
-    data = Memory(former={W1: NO_TASKS}).to_json()
+    data = memory_to_json(Memory(former={W1: NO_TASKS}))
     del data["former"]
-    assert Memory.from_json(data).former == {}
+    assert memory_from_json(data).former == {}
 
 
 def member(worker: WorkerId, owned: Tasks) -> JoinedMember:

@@ -11,20 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.assignment.balancing.balance import limited
-from airflow_provider.assignment.model import GroupAssignment, Memory, MoveReason
+from airflow_provider.assignment.model import GroupAssignment, MoveReason
 from airflow_provider.assignment.policy import (
     IMMEDIATE,
-    Deferred,
     Incremental,
     Policy,
     PolicyError,
     PolicyName,
     check_protocol,
     make_policy,
-    policy_from_json,
-    policy_in_words,
-    policy_to_json,
 )
+from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
 from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
 
 INTERVAL_MS = 10_000
@@ -33,29 +30,6 @@ W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 
 
 class TestValues:
-    @pytest.mark.parametrize(
-        ("policy", "words"),
-        [
-            (IMMEDIATE, "immediate (lost tasks do not wait)"),
-            (Deferred(), "deferred (lost tasks wait up to 300 s)"),
-            (
-                Incremental(max_moves=50, move_interval_ms=1_500, max_delay_ms=0),
-                "incremental (at most 50 moves a round, 1.5 s apart; lost tasks do not wait)",
-            ),
-        ],
-    )
-    def test_it_goes_through_json_and_is_told(self, policy: Policy, words: str) -> None:
-        assert policy_from_json(json.loads(json.dumps(policy_to_json(policy)))) == policy
-        assert policy_in_words(policy) == words
-
-    @pytest.mark.parametrize(
-        "data",
-        [{"name": "eventual"}, {"name": "deferred", "patience": 1}, {"name": "deferred", "max_delay_ms": "soon"}],
-    )
-    def test_json_of_something_else_is_refused(self, data: dict[str, object]) -> None:
-        with pytest.raises(ValueError, match=r"eventual|patience|max_delay_ms"):
-            policy_from_json(data)
-
     @pytest.mark.parametrize(
         ("name", "given", "setting"),
         [
@@ -175,7 +149,7 @@ class TestInSteps:
         group.join("w2")
         group.rebalance()
         group.rebalance()
-        group.memory = Memory.from_json(json.loads(json.dumps(group.memory.to_json())))
+        group.memory = memory_from_json(json.loads(json.dumps(memory_to_json(group.memory))))
         group.wait(4_000)
         assert group.rebalance().delay_ms == 6_000
         group.wait(-60_000)

@@ -24,9 +24,15 @@ from airflow_provider.assignment.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GroupAssignment, Memory, MoveReason, Round
+from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GroupAssignment, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Incremental, Policy
-from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
+from airflow_provider.state.rounds.round_json import (
+    learner_memory_from_json,
+    learner_memory_to_json,
+    memory_from_json,
+    memory_to_json,
+)
+from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId, tasks_from_json
 
 pytestmark = pytest.mark.slow
 
@@ -407,7 +413,9 @@ class Histories(RuleBasedStateMachine):
 
 
 def written_and_read(memory: LearnerMemory) -> LearnerMemory:
-    return LearnerMemory.from_json(memory.to_json(), Memory.from_json(memory.cooperative.to_json()))
+    return learner_memory_from_json(
+        learner_memory_to_json(memory), memory_from_json(memory_to_json(memory.cooperative)), tasks_from_json
+    )
 
 
 def test_what_was_handed_to_it_in_vain_is_not_learned_by_who_has_it_again() -> None:

@@ -1,11 +1,12 @@
-"""Explains in words why a task starts or stops: the same in logs, ``cospark replay`` and ``cospark status``."""
+"""Explains in words why each task starts or stops: the same in logs, ``cospark replay`` and ``cospark status``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from airflow_provider.assignment.model import Move, MoveReason
+from airflow_provider.values.model import TaskId
 
 _STOPS: Final[Mapping[MoveReason, str]] = {
     MoveReason.DELETED: "it is no longer configured",
@@ -24,6 +25,11 @@ _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.LEARNED: "it has learned it from {source}",
     MoveReason.NOT_READY: "no learner of it is ready",
 }
+
+
+def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:
+    """Each task that moves, with its move, in the order of the moves."""
+    return ((task, move) for move in moves for task in sorted(move.tasks))
 
 
 def why(move: Move) -> str:
