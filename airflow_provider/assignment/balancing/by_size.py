@@ -28,13 +28,13 @@ class OfSize(NamedTuple):
     :param size: how many slots each takes
     :param kept: what each member keeps of them
     :param own: what some members are to get back of them
-    :param unplaced: how many of them nobody has
+    :param unplaced: those that nobody has
     """
 
     size: int
     kept: Shares
     own: Shares
-    unplaced: int
+    unplaced: Tasks
 
 
 class Room(NamedTuple):
@@ -98,7 +98,8 @@ class _SizePool(Pool):
         loads: Numbers,
         wants: Numbers,
     ) -> None:
-        size, self._kept, own, self._unplaced = of_size
+        size, self._kept, own, unplaced = of_size
+        self._unplaced = len(unplaced)
         self._room, self._now, self._waits, self._wants = room, loads, waits, wants
         self._seated: tuple[Numbers, int, Numbers] = ({}, 0, {})
         others = {

@@ -36,10 +36,11 @@ def deal(
     jobs = _by_job(tasks)
     if not jobs:
         return {}
-    order = sorted(loads, key=lambda worker: (loads[worker], beside.get(worker, 0), worker))
+    order = sorted(loads, key=lambda worker: (beside.get(worker, 0), loads[worker], worker))
     held_by_job = _count_jobs(jobs, order, held)
-    if loads[order[0]] == loads[order[-1]] and not any(held_by_job.values()):
-        hands = _in_turn(jobs, len(order))
+    if len(set(loads.values())) == 1 and not any(held_by_job.values()):
+        in_turn = list(chain.from_iterable(jobs.values()))
+        hands = [in_turn[place :: len(order)] for place in range(len(order))]
     else:
         queue = _Queue([loads[worker] for worker in order], [beside.get(worker, 0) for worker in order])
         hands = [[] for _ in order]
@@ -57,8 +58,6 @@ def deal_seats(tasks: Iterable[TaskId], seats: Numbers, held: Shares) -> dict[Wo
     :return: what each worker is given; only workers that are given something
     """
     jobs = _by_job(tasks)
-    if not jobs:
-        return {}
     order = sorted(worker for worker, number in seats.items() if number)
     row = _Row([seats[worker] for worker in order])
     held_by_job = _count_jobs(jobs, order, held)
@@ -120,12 +119,6 @@ class _Row:
         self.places[start : start + len(near)] = [near[turn] for turn in (*first, *later)]
 
 
-def _in_turn(jobs: Mapping[str, list[TaskId]], places: int) -> list[list[TaskId]]:
-    """The result of :class:`_Queue` where all loads are equal and nobody has any of these jobs: round robin."""
-    tasks = list(chain.from_iterable(jobs.values()))
-    return [tasks[place::places] for place in range(places)]
-
-
 def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares) -> dict[str, dict[int, int]]:
     """For each job, the places that have tasks of it, and how many."""
     counts: dict[str, dict[int, int]] = {job: {} for job in jobs}
@@ -140,26 +133,24 @@ def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares)
 class _Queue:
     """The places of the workers that have the least. When all were served, those with one task more are added.
 
-    A worker's place is its position in the order by load, then by its other tasks, then by name.
+    A worker's place is its position in the order by its other tasks, then by load, then by name.
 
-    :param loads: by place, so the lowest comes first
-    :param beside: by place
+    :param loads: by place
+    :param beside: by place, so the fewest come first
     """
 
-    __slots__ = ("_beside", "_level", "_loads", "_waiting")
+    __slots__ = ("_beside", "_by_load", "_level", "_loads", "_waiting")
 
     def __init__(self, loads: list[int], beside: list[int]) -> None:
-        self._loads = loads
-        self._beside = beside if any(beside) else []
-        self._level = loads[0]
+        self._by_load = sorted(range(len(loads)), key=loads.__getitem__)
+        self._loads = sorted(loads)
+        self._beside = beside
+        self._level = self._loads[0]
         self._waiting = self._on_level()
 
     def _on_level(self) -> list[int]:
         """All places at or below the level: those served up to it, and those that had so much from the start."""
-        return self._least_beside_first(list(range(bisect_right(self._loads, self._level))))
-
-    def _least_beside_first(self, places: list[int]) -> list[int]:
-        return sorted(places, key=self._beside.__getitem__) if self._beside else places
+        return sorted(self._by_load[: bisect_right(self._loads, self._level)])
 
     def serve(self, number: int, count: dict[int, int]) -> list[int]:
         """Choose the places that get the next tasks of one job, in turn.
@@ -184,6 +175,6 @@ class _Queue:
         """
         first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job
         if count:
-            first = self._least_beside_first(sorted(first, key=lambda place: count.get(place, 0)))
-        self._waiting[: len(first)] = self._least_beside_first(sorted(first[number:]))
+            first.sort(key=lambda place: (self._beside[place], count.get(place, 0)))
+        self._waiting[: len(first)] = sorted(first[number:])
         return first[:number]

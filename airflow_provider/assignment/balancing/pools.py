@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from airflow_provider.assignment.balancing.balance import NO_LIMIT, Pool
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.balancing.by_size import OfSize, Room, pools_by_size
-from airflow_provider.assignment.balancing.portions import Portions, portions, slots_or_mean
-from airflow_provider.assignment.costs import Costs, slots_for
+from airflow_provider.assignment.balancing.portions import portions, slots_or_mean
+from airflow_provider.assignment.costs import slots_for
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.model import NONE_ELSEWHERE, Load, Memory, Round
 from airflow_provider.assignment.shares import NO_NUMBERS, NO_SHARES, Numbers, Shares, all_of, both, merged, minus, plus
-from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 Over = tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]
@@ -34,8 +34,6 @@ class Kinds:
     by_cost: Tasks = NO_TASKS
     wide: Mapping[int, Tasks] = field(default_factory=dict)
     size: int = 1
-    _split: Memo[Tasks, list[Tasks]] = field(default_factory=Memo, init=False, repr=False, compare=False)
-    """A round splits what is to be placed more than once."""
 
     @classmethod
     def of(cls, round: Round, apart: Tasks = NO_TASKS) -> Kinds:  # noqa: A002  # it is KIP-415's word
@@ -51,9 +49,6 @@ class Kinds:
 
     def split(self, tasks: Tasks) -> list[Tasks]:
         """Those of these tasks that are planners, that are shared out by number, that are of each size, and by cost."""
-        return self._split.get(tasks, lambda: self._apart(tasks))
-
-    def _apart(self, tasks: Tasks) -> list[Tasks]:
         planners, *others = (
             both(tasks, kind) if kind else NO_TASKS for kind in (self.planners, *self.wide.values(), self.by_cost)
         )
@@ -138,77 +133,12 @@ def pools_of(
     :param beside: how much more each member has that does not move (:meth:`Kinds.load_of`)
     :param most_stops: how many tasks this round may take from members for balance
     """
-    stays = kinds.stays(round)
-    kept, fixed = left, beside
-    if stays or places:
-        kept = {worker: minus(tasks, stays) for worker, tasks in left.items()}
-        fixed = {
-            worker: beside.get(worker, 0)
-            + kinds.load_of(minus(tasks, kept[worker]))
-            + kinds.load_of(kinds.by_slots(places.get(worker, NO_TASKS)))
-            for worker, tasks in left.items()
-        }
-    kept, own = drains.others(kept), drains.others(own)
-    costs, runs_there = round.costs, drains.kept
-    to_place = plus(free, all_of(drains.waits))
-    of_planners, of_cost = (len(tasks) - len(runs_there & tasks) for tasks in (kinds.planners, kinds.by_cost))
-    wide = sum([(size - 1) * len(minus(of_size, runs_there)) for size, of_size in kinds.wide.items()])
-    total = len(round.configured) - len(runs_there) - of_planners - of_cost + wide
-    size = kinds.size
-    slots = {worker: -(-number // size) for worker, number in costs.slots.items()} if size > 1 else costs.slots
-    planners_have = portions(of_planners, kept, stands_for=costs.stands_for)
-    may_have = portions(total, kept, slots, costs.stands_for)
-    capacity = slots_or_mean(kept, slots, costs.stands_for)
-    moves = to_place or kinds.by_cost or any(own.values())
-    if kinds.wide and not moves and _are_at_rest(kept, kinds, fixed, planners_have, may_have, capacity):
-        return Pools(kinds=kinds, of_each=(_AT_REST, *[_AT_REST for _ in (1, *kinds.wide)]))
-    kept_of, own_of = _by_kind(kept, kinds), _by_kind(own, kinds)
-    planners = Pool(planners_have, kept_of[0], own_of[0])
-    busy = {worker: slots_for(tasks, costs.large) for worker, tasks in kept_of[-1].items()} if kinds.by_cost else {}
-    if kinds.wide or (busy and any(capacity.values())):
-        sizes = [
-            OfSize(size, kept_of[kind], own_of[kind], len(tasks))
-            for kind, (size, tasks) in enumerate(zip((1, *kinds.wide), kinds.split(to_place)[1:], strict=False), 1)
-        ]
-        started = round.revocation_rank
-        waiting = round.configured.difference(started) if started else round.configured
-        by_slots = pools_by_size(sizes, may_have, _room(capacity, busy, costs, size, total), fixed, waiting)
-    else:
-        by_slots = [Pool(may_have, kept_of[1], own_of[1], fixed, beside=busy)]
-    if not kinds.by_cost:
-        return Pools(kinds=kinds, of_each=(planners, *by_slots))
-    stay = {worker: plus(both(left[worker], stays), kinds.by_slots(places.get(worker, NO_TASKS))) for worker in kept}
-    given = [pool.place(of_kind) for pool, of_kind in zip(by_slots, kinds.split(to_place)[1:], strict=False)]
-    never_end = merged((stay, *kept_of[1:-1], *[pool.returned for pool in by_slots], *given))
-    taken = _taken(never_end, kinds, by_slots, costs, most_stops)
-    costs = costs.beside({worker: number + beside.get(worker, 0) for worker, number in taken.items()})
-    by_cost = CostPool(kept_of[-1], own_of[-1], to_place & kinds.by_cost, costs, calm=memory.revoked_in_previous)
-    return Pools(kinds=kinds, of_each=(planners, *by_slots, by_cost))
-
-
-def _room(capacity: Numbers, busy: Numbers, costs: Costs, size: int, total: int) -> Room:
-    """What batch tasks that are shared out by cost leave of the capacity.
-
-    :param capacity: how many tasks of this size each member could have if there were no others
-    :param busy: how many slots those batch tasks take
-    """
-    shared = frozenset(worker for worker, number in busy.items() if number)
-    slots = slots_or_mean(capacity, costs.slots, costs.stands_for)
-    left = {worker: max(0, slots[worker] - busy[worker]) // size for worker in shared}
-    room = {**capacity, **left}
-    return Room(room, any(slots.values()) and sum(room.values()) < total, shared)
-
-
-def _taken(never_end: Shares, kinds: Kinds, pools: Iterable[Pool], costs: Costs, most_stops: int) -> Numbers:
-    """How many slots of each member these tasks take, when the next round has given out what this one takes."""
-    now = {worker: kinds.load_of(tasks) for worker, tasks in never_end.items()}
-    then: Numbers = now
-    for pool in pools:
-        then = pool.given_out(then, most_stops)
-    return {
-        worker: slots_for(tasks, costs.large) + kinds.size * (then[worker] - now[worker])
-        for worker, tasks in never_end.items()
-    }
+    work = _Work(round, kinds, drains, left, own, free, places, beside)
+    if work.is_at_rest:
+        return Pools(kinds=kinds, of_each=(_AT_REST,) * (2 + len(kinds.wide)))
+    by_slots = work.by_slots()
+    by_cost = [work.by_cost(by_slots, most_stops, calm=memory.revoked_in_previous)] if kinds.by_cost else []
+    return Pools(kinds=kinds, of_each=(work.planners(), *by_slots, *by_cost))
 
 
 def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
@@ -217,19 +147,116 @@ def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
     return pools_of(round, Memory(), Kinds.of(round), draining(round, shares), shares, {}, NO_TASKS).stops
 
 
-def _are_at_rest(
-    kept: Shares, kinds: Kinds, fixed: Numbers, planners_have: Portions, may_have: Portions, capacity: Numbers
-) -> bool:
-    """Whether nobody has more than its share, and what waits can start where it is, or nowhere. Most rounds are like
-    that, and need not split the tasks by size.
-    """
-    planners = {worker: len(tasks & kinds.planners) for worker, tasks in kept.items()}
-    loads = {worker: kinds.load_of(tasks) - planners[worker] + fixed.get(worker, 0) for worker, tasks in kept.items()}
-    free = [capacity[worker] - load for worker, load in loads.items()]
-    return (max(free) <= 0 or min(free) >= 0) and planners_have.hold(planners) and may_have.hold(loads)
+class _Work:
+    """The work of the members that do not drain. See :func:`pools_of` for the parameters."""
+
+    def __init__(
+        self,
+        round: Round,  # noqa: A002
+        kinds: Kinds,
+        drains: Draining,
+        left: Shares,
+        own: Shares,
+        free: Tasks,
+        places: Shares,
+        beside: Numbers,
+    ) -> None:
+        self._round, self._costs, self._kinds, self._beside = round, round.costs, kinds, beside
+        self._kept, self._still, self._fixed = drains.others(left), NO_SHARES, beside
+        if (stays := kinds.stays(round)) or places:
+            self._still = {
+                worker: plus(both(tasks, stays), kinds.by_slots(places.get(worker, NO_TASKS)))
+                for worker, tasks in self._kept.items()
+            }
+            self._kept = {worker: minus(tasks, stays) for worker, tasks in self._kept.items()}
+            self._fixed = {worker: beside.get(worker, 0) + kinds.load_of(has) for worker, has in self._still.items()}
+        self._own = drains.others(own)
+        self._to_place = plus(free, all_of(drains.waits))
+
+        def number(tasks: Tasks) -> int:
+            return len(tasks) - len(tasks & drains.kept)
+
+        planners = number(kinds.planners)
+        wide = sum([(size - 1) * number(of_size) for size, of_size in kinds.wide.items()])
+        self._total = number(round.configured) - planners - number(kinds.by_cost) + wide
+        slots = {worker: -(-has // kinds.size) for worker, has in self._costs.slots.items()}
+        stands_for = self._costs.stands_for
+        self._planners_have = portions(planners, self._kept, stands_for=stands_for)
+        self._may_have = portions(self._total, self._kept, slots, stands_for)
+        self._capacity = slots_or_mean(self._kept, slots, stands_for)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody has more than its share, and what waits can start where it is, or nowhere. Most rounds are
+        like that, and need not split the tasks by size.
+        """
+        kinds = self._kinds
+        if not kinds.wide or kinds.by_cost or self._to_place or any(self._own.values()):
+            return False
+        planners = {worker: len(tasks & kinds.planners) for worker, tasks in self._kept.items()}
+        loads = {
+            worker: kinds.load_of(tasks) - planners[worker] + self._fixed.get(worker, 0)
+            for worker, tasks in self._kept.items()
+        }
+        free = [self._capacity[worker] - load for worker, load in loads.items()]
+        return (max(free) <= 0 or min(free) >= 0) and self._planners_have.hold(planners) and self._may_have.hold(loads)
+
+    @cached_property
+    def _of_kinds(self) -> list[tuple[Shares, Shares, Tasks]]:
+        """Of each kind: what members keep, what they are to get back, and what is to be placed."""
+        kept, own = _split(self._kept, self._kinds), _split(self._own, self._kinds)
+        return list(zip(kept, own, self._kinds.split(self._to_place), strict=True))
+
+    def planners(self) -> Pool:
+        kept, own, _ = self._of_kinds[0]
+        return Pool(self._planners_have, kept, own)
+
+    def by_slots(self) -> list[Pool]:
+        """The tasks by number, or those of each size."""
+        _, *of_sizes, (by_cost, _, _) = self._of_kinds
+        large = self._costs.large
+        busy = {worker: slots_for(tasks, large) for worker, tasks in by_cost.items()} if self._kinds.by_cost else {}
+        if not self._kinds.wide and not (busy and any(self._capacity.values())):
+            kept, own, _ = of_sizes[0]
+            return [Pool(self._may_have, kept, own, self._fixed, beside=busy)]
+        sizes = [OfSize(size, *work) for size, work in zip((1, *self._kinds.wide), of_sizes, strict=True)]
+        waiting = self._round.configured.difference(self._round.revocation_rank)
+        return pools_by_size(sizes, self._may_have, self._room(busy), self._fixed, waiting)
+
+    def _room(self, busy: Numbers) -> Room:
+        """What batch tasks that are shared out by cost leave of the capacity.
+
+        :param busy: how many slots those batch tasks take
+        """
+        shared = frozenset(worker for worker, number in busy.items() if number)
+        slots = slots_or_mean(self._capacity, self._costs.slots, self._costs.stands_for)
+        left = {worker: max(0, slots[worker] - busy[worker]) // self._kinds.size for worker in shared}
+        room = {**self._capacity, **left}
+        return Room(room, any(slots.values()) and sum(room.values()) < self._total, shared)
+
+    def by_cost(self, by_slots: Sequence[Pool], most_stops: int, *, calm: bool) -> CostPool:
+        """The tasks by cost, which get no slots that the others have, or get in this round or in the next.
+
+        :param by_slots: the pools of the others
+        :param calm: see :class:`CostPool`
+        """
+        kinds, large = self._kinds, self._costs.large
+        _, *of_sizes, (kept, own, to_place) = self._of_kinds
+        given = [pool.place(tasks) for pool, (_, _, tasks) in zip(by_slots, of_sizes, strict=True)]
+        returned = [pool.returned for pool in by_slots]
+        never_end = merged((self._still, *[has for has, _, _ in of_sizes], *returned, *given))
+        now = {worker: kinds.load_of(tasks) for worker, tasks in never_end.items()}
+        then: Numbers = now
+        for pool in by_slots:
+            then = pool.given_out(then, most_stops)
+        more = {worker: kinds.size * (then[worker] - load) for worker, load in now.items()}
+        taken = {
+            worker: slots_for(tasks, large) + more[worker] + self._beside.get(worker, 0)
+            for worker, tasks in never_end.items()
+        }
+        return CostPool(kept, own, to_place, self._costs.beside(taken), calm=calm)
 
 
-def _by_kind(shares: Shares, kinds: Kinds) -> list[Shares]:
+def _split(shares: Shares, kinds: Kinds) -> list[Shares]:
     split = {worker: kinds.split(tasks) for worker, tasks in shares.items()}
-    number = 3 + len(kinds.wide)
-    return [{worker: tasks[kind] for worker, tasks in split.items()} for kind in range(number)]
+    return [{worker: tasks[kind] for worker, tasks in split.items()} for kind in range(3 + len(kinds.wide))]

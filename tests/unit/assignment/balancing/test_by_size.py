@@ -84,7 +84,7 @@ def test_one_that_waits_moves_to_where_it_can_start() -> None:
 @pytest.mark.parametrize(("others", "stops"), [(0, 1), (1, 0), (2, 0)], ids=["4 and 0", "4 and 1", "4 and 2"])
 def test_one_that_runs_moves_only_for_a_whole_step_of_balance(others: int, stops: int) -> None:
     twos, beside = frozenset(sorted(TWOS)[:2]), frozenset(sorted(ONES)[:others])
-    sizes = [OfSize(1, {A: NO_TASKS, B: beside}, {}, 0), OfSize(2, {A: twos, B: NO_TASKS}, {}, 0)]
+    sizes = [OfSize(1, {A: NO_TASKS, B: beside}, {}, NO_TASKS), OfSize(2, {A: twos, B: NO_TASKS}, {}, NO_TASKS)]
     slots = {A: 4, B: 4}
     of_each = pools_by_size(sizes, portions(4 + others, slots), Room(slots), {}, NO_TASKS)
     assert [pool.stops for pool in of_each] == [0, stops]
@@ -154,5 +154,5 @@ def test_where_nothing_is_to_be_done_the_round_is_as_if_all_pools_were_made(
     known = {worker: number for worker, number in zip(workers, slots, strict=True) if number}
     now = replace(round_of(owned, known, running, NO_TASKS), costs=Costs(slots=known, large={size: large}))
     outcome = assign(now, Memory(), policy=IMMEDIATE)
-    with patch.object(pools, "_are_at_rest", return_value=False):
+    with patch.object(pools._Work, "is_at_rest", new=False):
         assert assign(now, Memory(), policy=IMMEDIATE) == outcome
