@@ -12,7 +12,7 @@ from typing import Final
 from airflow_provider.assignment.balancing.dealing import deal, deal_seats
 from airflow_provider.assignment.balancing.portions import Portions
 from airflow_provider.assignment.model import Load
-from airflow_provider.assignment.shares import NO_NUMBERS, Numbers, Shares, minus, plus
+from airflow_provider.assignment.shares import NO_NUMBERS, Numbers, Shares, all_of, plus, without
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 NO_LIMIT: Final = sys.maxsize
@@ -32,18 +32,7 @@ class Pool:
     :param size: how much each task counts; all other numbers are in the same unit
     """
 
-    __slots__ = (
-        "_beside",
-        "_excess",
-        "_fixed",
-        "_in_turn",
-        "_portions",
-        "_shares",
-        "_spare",
-        "over",
-        "returned",
-        "size",
-    )
+    __slots__ = ("_beside", "_excess", "_fixed", "_in_turn", "_quotas", "_shares", "_spare", "over", "returned", "size")
 
     returned: Shares
     """What each member gets back: its own, as far as it is within its share."""
@@ -59,26 +48,20 @@ class Pool:
         size: int = 1,
         beside: Numbers = NO_NUMBERS,
     ) -> None:
-        self.size = size
-        idle = {worker: size * len(tasks) for worker, tasks in own.items()}
-        loads = {
-            worker: size * len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()
-        }
-        self._portions = may_have
+        self.size, self._quotas, self._fixed, self._beside = size, may_have, fixed, beside
         self._in_turn = may_have.equal and size == 1
+        self._shares = {worker: plus(tasks, own.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
+        loads, idle = self._loads, {worker: size * len(tasks) for worker, tasks in own.items()}
         above = surplus(loads, idle, may_have, fixed)
         self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
         spare = {
             worker: frozenset(choose(own[worker], more // size, {})) for worker, more in above.items() if worker in own
         }
-        self.returned = {worker: minus(tasks, spare.get(worker, NO_TASKS)) for worker, tasks in own.items()}
-        self._spare: Tasks = NO_TASKS.union(*spare.values())
-        left = {worker: more - size * len(spare.get(worker, ())) for worker, more in above.items()}
-        excess = self._given_up(left)
+        self._spare = all_of(spare)
+        self._shares = {worker: without(tasks, self._spare) for worker, tasks in self._shares.items()}
+        self.returned = {worker: without(tasks, self._spare) for worker, tasks in own.items()}
+        excess = self._given_up({worker: more - size * len(spare.get(worker, ())) for worker, more in above.items()})
         self._excess = {worker: min(number, len(kept[worker])) for worker, number in excess.items() if number > 0}
-        self._beside = beside
-        self._fixed = fixed
-        self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
 
     def _given_up(self, above: Numbers) -> Numbers:
         """How many of its tasks each worker gives up that has so much above its share."""
@@ -135,15 +118,10 @@ class Pool:
 
     def _seats(self, loads: Numbers, number: int) -> Numbers:
         """How many of so many tasks each worker gets."""
-        return self._portions.seats(loads, number)
+        return self._quotas.seats(loads, number)
 
 
-def surplus(
-    loads: Numbers,
-    idle: Numbers,
-    may_have: Portions,
-    fixed: Numbers = NO_NUMBERS,
-) -> dict[WorkerId, int]:
+def surplus(loads: Numbers, idle: Numbers, may_have: Portions, fixed: Numbers = NO_NUMBERS) -> dict[WorkerId, int]:
     """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
 
     Of the workers above their shares, some may keep one more (:attr:`Portions.extras`). First those that must keep it,

@@ -11,9 +11,9 @@ that a group comes to rest. Running tasks always stay: if they were stopped, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
-from itertools import repeat, takewhile
+from itertools import chain, repeat, takewhile
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +21,7 @@ from airflow_provider.assignment.balancing.balance import NO_LIMIT
 from airflow_provider.assignment.balancing.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Load
-from airflow_provider.assignment.shares import Shares, grouped, minus, plus
+from airflow_provider.assignment.shares import Shares, all_of, grouped, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _HARDLY: Final = 0.1
@@ -46,14 +46,13 @@ class CostPool:
     """The tasks that members get back, because they would not end sooner elsewhere."""
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs, *, calm: bool = False) -> None:
-        sharing = _Sharing(kept, own, free, costs)
         self._costs = costs
-        self._given = sharing.staying() if calm else sharing.evened_out()
-        elsewhere = NO_TASKS.union(*self._given.values())
+        self._given = _Sharing(kept, own, free, costs).moved(calm=calm)
+        elsewhere = all_of(self._given)
         moving = {worker: tasks & elsewhere for worker, tasks in kept.items()} if elsewhere - free else {}
         self._moving = {worker: tasks for worker, tasks in moving.items() if tasks}
         self.returned = {worker: minus(tasks, elsewhere) for worker, tasks in own.items()}
-        self._spare = NO_TASKS.union(*own.values()) & elsewhere
+        self._spare = all_of(own) & elsewhere
 
     @property
     def stops(self) -> int:
@@ -87,7 +86,7 @@ class _Sharing:
     See :class:`CostPool` for the parameters.
     """
 
-    __slots__ = ("_homes", "_level", "_slots", "_tasks", "_work", "_workers")
+    __slots__ = ("_homes", "_latest", "_level", "_slots", "_tasks", "_work", "_workers")
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs) -> None:
         self._workers = sorted(kept)
@@ -98,33 +97,33 @@ class _Sharing:
             for worker, runs in zip(self._workers, running, strict=True)
         ]
         self._slots = _slots(self._workers, running, costs)
-        tasks, homes = list[TaskId](), list[int]()
-        for home, of_home in enumerate(waiting):
-            tasks += of_home
-            homes += repeat(home, len(of_home))
-        tasks += free
-        homes += repeat(NOWHERE, len(free))
+        tasks = list(chain(*waiting, free))
+        at_home = chain.from_iterable(repeat(home, len(of_home)) for home, of_home in enumerate(waiting))
+        homes = [*at_home, *repeat(NOWHERE, len(free))]
         by_task = list(map(costs.of.__getitem__, tasks))
         order = _longest_first(tasks, by_task)
         self._tasks = list(map(tasks.__getitem__, order))
         self._homes = list(map(homes.__getitem__, order))
-        self._work = _work(self._tasks, map(by_task.__getitem__, order), costs, most=max(map(len, self._slots)))
+        size_of, most = costs.size_of, max(map(len, self._slots))
+        wide = [min(size_of.get(task, 1), most) for task in self._tasks] if size_of else repeat(1, len(tasks))
+        self._work: list[Work] = list(zip(map(by_task.__getitem__, order), wide, strict=True))
         self._level = level(self._slots, area(self._work))
+        self._latest = self._level * (1 + _HARDLY)
 
-    def staying(self) -> Shares:
-        """Who gets the tasks that nobody has, if all others stay where they are."""
-        return self._elsewhere(self._placed(self._homes))
+    def moved(self, *, calm: bool) -> Shares:
+        """Who gets the tasks that nobody has. And those that others have, if tasks that are done in time stay, and if
+        this makes machines less late.
 
-    def evened_out(self) -> Shares:
-        """Who gets the tasks that move, if tasks that are done in time stay, and if this makes machines less late."""
+        :param calm: whether all others stay where they are
+        """
         places = self._placed(self._homes)
-        if self._homes.count(NOWHERE) == len(self._homes):
+        if calm or self._homes.count(NOWHERE) == len(self._homes):
             return self._elsewhere(places)
         most = self._late(places) - _HARDLY * self._level
-        if most <= self._late_anyway():
-            return self._elsewhere(places)
-        then = self._as_next_round(in_time(self._work, self._homes, self._slots, self._latest))
-        return self._elsewhere(then if self._late(then) < most else places)
+        if most > self._late_anyway():
+            then = self._as_next_round(in_time(self._work, self._homes, self._slots, self._latest))
+            places = then if self._late(then) < most else places
+        return self._elsewhere(places)
 
     def _as_next_round(self, stay: Sequence[int]) -> list[int]:
         """Where the next round places the tasks that this round takes. Tasks that would come back to their home are not
@@ -137,10 +136,6 @@ class _Sharing:
             if stay.count(NOWHERE) - moving <= _HARDLY * moving:
                 return places
             stay = at_home
-
-    @property
-    def _latest(self) -> float:
-        return self._level * (1 + _HARDLY)
 
     def _placed(self, homes: Sequence[int]) -> list[int]:
         """The worker of each task. Tasks without a home go to the workers that are first done with their own tasks."""
@@ -186,13 +181,6 @@ def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) 
     size_of = costs.size_of
     left = [sorted([(costs.left[task], size_of.get(task, 1)) for task in tasks], reverse=True) for tasks in running]
     return [after([0.0] * slots, of_worker) for slots, of_worker in zip(number, left, strict=True)]
-
-
-def _work(tasks: Sequence[TaskId], of_each: Iterable[float], costs: Costs, *, most: int) -> list[Work]:
-    """:param most: the most slots that a worker has: no task takes more"""
-    size_of = costs.size_of
-    wide = [min(size_of.get(task, 1), most) for task in tasks] if size_of else repeat(1, len(tasks))
-    return list(zip(of_each, wide, strict=True))
 
 
 def _longest_first(tasks: Sequence[TaskId], costs: Sequence[float]) -> list[int]:

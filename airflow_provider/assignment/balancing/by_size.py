@@ -36,6 +36,10 @@ class OfSize(NamedTuple):
     own: Shares
     unplaced: Tasks
 
+    def slots_of(self, worker: WorkerId) -> int:
+        """How many slots of a worker they take, those included that it is to get back."""
+        return self.size * (len(self.kept[worker]) + len(self.own.get(worker, NO_TASKS)))
+
 
 class Room(NamedTuple):
     """The slots that members have for the tasks of all sizes.
@@ -59,21 +63,18 @@ def pools_by_size(
     :param fixed: how many slots others take that do not move
     :param waiting: the tasks that have not started
     """
-    loads = {worker: fixed.get(worker, 0) for worker in room.slots}
-    wants = dict.fromkeys(loads, 0)
-    waits: dict[int, Numbers] = {}
-    for size, kept, own, _ in sizes:
-        waits[size] = {worker: number for worker, tasks in kept.items() if (number := len(tasks & waiting))}
-        for worker, number in waits[size].items():
-            wants[worker] += size * number
-        for worker, tasks in kept.items():
-            loads[worker] += size * (len(tasks) + len(own.get(worker, NO_TASKS)))
-    now: tuple[Numbers, Numbers] = loads, wants
-    pools: dict[int, Pool] = {}
-    larger: _SizePool | None = None
-    for of_size in sorted(sizes, key=lambda of_size: -of_size.size):
-        now = larger.then() if larger else now
-        larger = pools[of_size.size] = _SizePool(of_size, may_have, room, waits[of_size.size], *now)
+    waits = [{worker: len(tasks & waiting) for worker, tasks in of_size.kept.items()} for of_size in sizes]
+    loads: Numbers = {
+        worker: fixed.get(worker, 0) + sum([of_size.slots_of(worker) for of_size in sizes]) for worker in room.slots
+    }
+    wants: Numbers = {
+        worker: sum([of_size.size * wait[worker] for of_size, wait in zip(sizes, waits, strict=True)])
+        for worker in room.slots
+    }
+    pools: dict[int, _SizePool] = {}
+    for of_size, wait in sorted(zip(sizes, waits, strict=True), key=lambda work: -work[0].size):
+        pool = pools[of_size.size] = _SizePool(of_size, may_have, room, wait, loads, wants)
+        loads, wants = pool.then()
     for pool in pools.values() if len(pools) > 1 else ():
         pool.over = {}  # a share of slots is no number of tasks
     return [pools[of_size.size] for of_size in sizes]
@@ -82,7 +83,7 @@ def pools_by_size(
 class _SizePool(Pool):
     """The tasks of one size, when the larger ones have their places.
 
-    :param waits: how many tasks of this size members have not started, without members that have started all
+    :param waits: how many tasks of this size members have not started
     :param loads: how many slots the tasks of all sizes take, those included that members are to get back
     :param wants: how many slots the tasks of all sizes want that cannot start, or have not
     """
@@ -90,22 +91,13 @@ class _SizePool(Pool):
     __slots__ = ("_kept", "_now", "_room", "_seated", "_unplaced", "_waits", "_wants")
 
     def __init__(
-        self,
-        of_size: OfSize,
-        may_have: Portions,
-        room: Room,
-        waits: Numbers,
-        loads: Numbers,
-        wants: Numbers,
+        self, of_size: OfSize, may_have: Portions, room: Room, waits: Numbers, loads: Numbers, wants: Numbers
     ) -> None:
         size, self._kept, own, unplaced = of_size
         self._unplaced = len(unplaced)
         self._room, self._now, self._waits, self._wants = room, loads, waits, wants
         self._seated: tuple[Numbers, int, Numbers] = ({}, 0, {})
-        others = {
-            worker: loads[worker] - size * (len(tasks) + len(own.get(worker, NO_TASKS)))
-            for worker, tasks in self._kept.items()
-        }
+        others = {worker: loads[worker] - of_size.slots_of(worker) for worker in self._kept}
         super().__init__(may_have, self._kept, own, others, size)
         self._in_turn = self._in_turn and not room.shared
 
@@ -117,7 +109,7 @@ class _SizePool(Pool):
         left, wants = self._loads, dict(self._wants)
         for worker, number in self._excess.items():
             left[worker] -= self.size * number
-            wants[worker] -= self.size * min(number, self._waits.get(worker, 0))
+            wants[worker] -= self.size * min(number, self._waits[worker])
         starts = self._starts(left)
         for worker, gets in self._seats(left, places).items():
             if gets:
@@ -126,24 +118,20 @@ class _SizePool(Pool):
         return left, wants
 
     def _given_up(self, above: Numbers) -> Numbers:
-        if not above and not self._waits:
-            return {}
-        slots = self._room.slots
-        stuck = {
-            worker: min(waits, _parts(self._now[worker] - slots[worker], self.size))
-            for worker, waits in self._waits.items()
-        }
+        """What waits here and can start elsewhere. Or for balance, if that is more: what waits, then what runs, as far
+        as others lack it. What nobody has comes first.
+        """
+        whole, slots, size = self._quotas.whole, self._room.slots, self.size
+        beyond = {worker: _parts(load - slots[worker], size) for worker, load in self._now.items()}
+        stuck = {worker: min(waits, beyond[worker]) for worker, waits in self._waits.items()}
         starts = limited(stuck, max(0, sum(self._starts(self._now).values()) - self._unplaced))
-        one_more = self._portions.extras > sum(
-            [load > self._portions.whole[worker] for worker, load in self._now.items()]
-        )
-        shares = {worker: whole + one_more for worker, whole in self._portions.whole.items()}
+        one_more = self._quotas.extras > sum([load > whole[worker] for worker, load in self._now.items()])
+        shares = {worker: number + one_more for worker, number in whole.items()}
         known = slots if any(slots.values()) else shares  # where nothing is known, the shares decide
         runs = limited(self._runs(above), max(0, self._lacking(shares, known) - self._unplaced))
-        waits = {worker: min(self._waits.get(worker, 0), more // self.size) for worker, more in above.items()}
-        steps = {worker: number + runs.get(worker, 0) for worker, number in waits.items()}
+        steps = {worker: min(self._waits[worker], more // size) + runs.get(worker, 0) for worker, more in above.items()}
         balance = limited(steps, max(0, self._lacking(shares, shares) - self._unplaced))
-        return {worker: max(starts.get(worker, 0), balance.get(worker, 0)) for worker in (*starts, *balance)}
+        return {worker: max(number, balance.get(worker, 0)) for worker, number in starts.items()}
 
     def _runs(self, above: Numbers) -> dict[WorkerId, int]:
         """How many running tasks are whole steps of balance: only if what waits there is not enough, and if there are
@@ -151,7 +139,7 @@ class _SizePool(Pool):
         """
         if self._room.short:
             return {}
-        started = {worker: len(self._kept[worker]) - self._waits.get(worker, 0) for worker in above}
+        started = {worker: len(self._kept[worker]) - self._waits[worker] for worker in above}
         return {
             worker: min(started[worker], max(0, more - self._wants[worker]) // self.size)
             for worker, more in above.items()
@@ -184,10 +172,10 @@ class _SizePool(Pool):
         if self._seated[:2] == (loads, number):
             return self._seated[2]
         start = min(number, sum(self._starts(loads).values()))
-        seats = self._portions.seats(loads, start, self.size, self._slots(loads))
+        seats = self._quotas.seats(loads, start, self.size, self._slots(loads))
         if start < number:
             then = {worker: load + self.size * seats[worker] for worker, load in loads.items()}
-            wait = self._portions.seats(then, number - start, self.size)
+            wait = self._quotas.seats(then, number - start, self.size)
             seats = {worker: number + wait[worker] for worker, number in seats.items()}
         self._seated = {**loads}, number, seats
         return seats

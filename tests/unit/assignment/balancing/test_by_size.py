@@ -94,8 +94,8 @@ def test_one_that_runs_is_not_stopped_because_others_wait_behind_it() -> None:
     waiting, slots = frozenset([TaskId("four", 1)]), {A: 4, B: 8}
     of_each = pools_by_size(
         [
-            OfSize(1, {A: ONES, B: NO_TASKS}, {}, 0),
-            OfSize(4, {A: waiting, B: FOUR}, {}, 0),
+            OfSize(1, {A: ONES, B: NO_TASKS}, {}, NO_TASKS),
+            OfSize(4, {A: waiting, B: FOUR}, {}, NO_TASKS),
         ],
         portions(12, slots, slots),
         Room(slots),
