@@ -12,8 +12,6 @@ from enum import Enum
 from reprlib import repr as short
 from typing import Final
 
-from airflow_provider.values.model import ConnectProtocol
-
 LONGEST_DELAY_MS: Final = 2**31 - 1
 """A delay is an int32 on the wire."""
 
@@ -97,44 +95,3 @@ class Incremental:
 
 
 Policy = Deferred | Incremental
-
-
-def make_policy(
-    name: PolicyName,
-    *,
-    max_delay_ms: int | None = None,
-    max_moves: int | None = None,
-    move_interval_ms: int | None = None,
-) -> Policy:
-    """Make the policy that a user asked for, with defaults for what is None.
-
-    :raises PolicyError: for a setting that is out of range, missing, or has no meaning under that policy
-    """
-    if name is PolicyName.INCREMENTAL:
-        if max_moves is None:
-            raise PolicyError("max_moves", "the policy 'incremental' needs to know how many tasks may move in a round")
-        return Incremental(max_moves=max_moves, **_given(move_interval_ms=move_interval_ms, max_delay_ms=max_delay_ms))
-    for setting, value in (("max_moves", max_moves), ("move_interval_ms", move_interval_ms)):
-        if value is not None:
-            raise PolicyError(setting, f"does not apply to the policy '{name.value}', only to 'incremental'")
-    if name is PolicyName.DEFERRED:
-        return Deferred(**_given(max_delay_ms=max_delay_ms))
-    if max_delay_ms:
-        raise PolicyError("max_delay_ms", "does not apply to the policy 'immediate', under which nothing waits")
-    return IMMEDIATE
-
-
-def check_protocol(policy: Policy, protocol: ConnectProtocol) -> None:
-    """Refuse a policy of steps where every round stops everything.
-
-    :raises PolicyError: for an incremental policy with a worker that only uses the eager protocol
-    """
-    if isinstance(policy, Incremental) and protocol is ConnectProtocol.EAGER:
-        raise PolicyError(
-            "policy", "'incremental' can't be kept with connect.protocol=eager: each round stops all tasks"
-        )
-
-
-def _given(**settings: int | None) -> dict[str, int]:
-    """The settings without those that have defaults."""
-    return {setting: value for setting, value in settings.items() if value is not None}

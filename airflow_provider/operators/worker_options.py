@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, LearnedRule, Limits, LimitsError
-from airflow_provider.assignment.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
+from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, Limits, LimitsError
+from airflow_provider.assignment.policy import Policy, PolicyError, PolicyName
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.integration.memberships.group_protocols import Coordinators
 from airflow_provider.integration.operator_parameters.parameters import (
@@ -21,6 +21,8 @@ from airflow_provider.integration.operator_parameters.parameters import (
     milliseconds,
     whole_number,
 )
+from airflow_provider.state.rounds.policies import check_protocol, make_policy
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol, WorkerId
 
 _LEASE_MARGIN_MS: Final = 2_000

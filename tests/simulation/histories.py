@@ -28,10 +28,11 @@ from simulation.leave_request import finish_what_drains
 from simulation.older import OLDER
 from simulation.world import NO_LIMIT, SETTINGS, World
 
-from airflow_provider.assignment.learners.model import LearnedRule, Limits
+from airflow_provider.assignment.learners.model import Limits
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.state.records import ControlAction
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol, TaskId
 
 JOBS = "ABCD"

@@ -12,7 +12,7 @@ from simulation.invariants import Broken, all_of, invariant, names
 from simulation.rounds import Lessons, Round
 from simulation.shares import by_slots, kept_by_draining
 
-from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:

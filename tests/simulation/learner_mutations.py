@@ -176,7 +176,7 @@ LEARNER_MUTATIONS = (
     ),
     Mutation(
         name="stops what others learn before anybody is ready",
-        module=f"{_LEARNERS}.model",
+        module="airflow_provider.values.group_protocol.learned_rule",
         edits=(
             (
                 "        return learned if self is LearnedRule.AT_REBALANCE else learned & known_ready\n",

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 from simulation.world import SETTINGS, World
 
-from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.state.records import ControlAction
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, WorkerId
 
 AT_REBALANCE, WHEN_READY = LearnedRule.AT_REBALANCE, LearnedRule.WHEN_READY

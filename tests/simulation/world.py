@@ -27,7 +27,6 @@ from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 from simulation.trials import Trials
 
-from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.assignment.model import Absence
 from airflow_provider.assignment.policy import Deferred, Policy
 from airflow_provider.group.classic.member.settings import MemberSettings
@@ -36,6 +35,7 @@ from airflow_provider.group.holding import Predecessor
 from airflow_provider.state.records import PlanRecord, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.task_progress.progress import configured
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import (
     Epoch,
     GenerationId,

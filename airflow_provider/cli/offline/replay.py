@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from airflow_provider.assignment import cooperative
 from airflow_provider.assignment.learners import extensible
-from airflow_provider.assignment.learners.model import LearnedRule, LearnerAssignment, LearnerMemory, Limits
+from airflow_provider.assignment.learners.model import LearnerAssignment, LearnerMemory, Limits
 from airflow_provider.assignment.model import GroupAssignment, LeaveReason, Memory
 from airflow_provider.assignment.policy import Policy
 from airflow_provider.assignment.shares import Shares
@@ -18,6 +18,7 @@ from airflow_provider.cli.offline.replay_lines import LEADER_RESTART, parse_lear
 from airflow_provider.cli.shared.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.shared.terminal import complain
 from airflow_provider.state.reports.replayed_round import explain, explain_learners, held_back
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import WorkerId, tasks_to_json
 
 _COOPERATIVE: Final = "sessioned"

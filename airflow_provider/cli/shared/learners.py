@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, LearnedRule, Limits, LimitsError
+from airflow_provider.assignment.learners.model import DEFAULT_LIMITS, Limits, LimitsError
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 
 _OPTIONS: Final = {
     "per_worker": "--max-learners",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_provider.assignment.policy import Incremental, Policy, PolicyError, PolicyName, make_policy
+from airflow_provider.assignment.policy import Incremental, Policy, PolicyError, PolicyName
+from airflow_provider.state.rounds.policies import make_policy
 
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:

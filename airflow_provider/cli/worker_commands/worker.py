@@ -10,9 +10,8 @@ import socket
 import sys
 from typing import Final
 
-from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.assignment.model import Absence, LeaveReason
-from airflow_provider.assignment.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
+from airflow_provider.assignment.policy import LONGEST_DELAY_MS, PolicyError
 from airflow_provider.cli.shared.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.shared.learners import add_learner_arguments, learner_limits_of
@@ -44,6 +43,8 @@ from airflow_provider.spark.job.session_conf import AllowedConf
 from airflow_provider.spark.masters import usable_master
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.records.jobs_topic.slots import MOST_SLOTS
+from airflow_provider.state.rounds.policies import check_protocol
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol, WorkerId
 from airflow_provider.worker.endings.ending import Outcome
 from airflow_provider.worker.endings.going_on import Next, Process, what_next

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from airflow_provider.assignment.learners.model import LearnedRule, Limits
+from airflow_provider.assignment.learners.model import Limits
 from airflow_provider.assignment.policy import Deferred, Policy
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.membership import GroupProtocol
@@ -19,8 +19,9 @@ from airflow_provider.integration.memberships.group_protocols import Coordinator
 from airflow_provider.integration.operator_parameters.parameters import spelled_as_name
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, is_connect
 from airflow_provider.state.records import TaskState, WorkerPhase
-from airflow_provider.state.rounds.policy_json import policy_from_json, policy_to_json
+from airflow_provider.state.rounds.policies import policy_from_json, policy_to_json
 from airflow_provider.state.views.status_view import StatusSnapshot
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol, WorkerId
 from airflow_provider.values.saved import SAVED_VERSION, check_saved, reading_saved
 from airflow_provider.worker.endings.ending import Ending

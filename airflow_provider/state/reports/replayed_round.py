@@ -7,16 +7,11 @@ from dataclasses import replace
 from typing import Final
 
 from airflow_provider.assignment.balancing.pools import above_shares
-from airflow_provider.assignment.learners.model import (
-    LearnedRule,
-    LearnerAssignment,
-    LearnerMemory,
-    LearnerRound,
-    Limits,
-)
+from airflow_provider.assignment.learners.model import LearnerAssignment, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignment.policy import Incremental, Policy
 from airflow_provider.state.rounds.move_reasons import one_by_one, why
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 _AGAIN: Final = frozenset({MoveReason.RETURNED, MoveReason.NOT_READY})

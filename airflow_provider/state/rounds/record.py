@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider.assignment.model import Move
 from airflow_provider.assignment.policy import LONGEST_DELAY_MS, Policy
-from airflow_provider.state.rounds.policy_json import policy_to_json
+from airflow_provider.state.rounds.policies import policy_to_json
 from airflow_provider.state.rounds.round_json import (
     by_worker_from_json,
     moves_from_json,

@@ -14,10 +14,10 @@ from typing import Final
 
 from simulation.world import World
 
-from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.state.records import ControlAction
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol, TaskId, planner_of
 
 STOP_MS: Final = (200, 2_000)

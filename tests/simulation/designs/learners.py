@@ -16,8 +16,8 @@ from simulation.designs.costs import (
     scale_down,
 )
 
-from airflow_provider.assignment.learners.model import LearnedRule
 from airflow_provider.assignment.policy import Deferred
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol
 
 WARM_MS: Final = 20_000

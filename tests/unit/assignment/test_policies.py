@@ -12,53 +12,13 @@ from hypothesis import strategies as st
 
 from airflow_provider.assignment.balancing.balance import limited
 from airflow_provider.assignment.model import GroupAssignment, MoveReason
-from airflow_provider.assignment.policy import (
-    IMMEDIATE,
-    Incremental,
-    Policy,
-    PolicyError,
-    PolicyName,
-    check_protocol,
-    make_policy,
-)
+from airflow_provider.assignment.policy import IMMEDIATE, Incremental, Policy, PolicyName
 from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
-from airflow_provider.values.model import ConnectProtocol, TaskId, WorkerId
+from airflow_provider.values.model import TaskId, WorkerId
 
 INTERVAL_MS = 10_000
 IN_TWOS = Incremental(max_moves=2, move_interval_ms=INTERVAL_MS)
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
-
-
-class TestValues:
-    @pytest.mark.parametrize(
-        ("name", "given", "setting"),
-        [
-            ("deferred", {"max_delay_ms": -1}, "max_delay_ms"),
-            ("deferred", {"max_delay_ms": 2**31}, "max_delay_ms"),
-            ("deferred", {"max_delay_ms": True}, "max_delay_ms"),
-            ("deferred", {"max_moves": 3}, "max_moves"),
-            ("immediate", {"max_delay_ms": 1}, "max_delay_ms"),
-            ("immediate", {"move_interval_ms": 0}, "move_interval_ms"),
-            ("incremental", {}, "max_moves"),
-            ("incremental", {"max_moves": 0}, "max_moves"),
-            ("incremental", {"max_moves": 1, "move_interval_ms": -1}, "move_interval_ms"),
-        ],
-    )
-    def test_settings_that_make_no_policy_are_named(self, name: str, given: dict[str, int], setting: str) -> None:
-        with pytest.raises(PolicyError) as refused:
-            make_policy(PolicyName(name), **given)
-        assert refused.value.setting == setting
-        assert str(refused.value).startswith(f"{setting}: ")
-
-    def test_immediate_is_deferred_without_a_delay(self) -> None:
-        assert make_policy(PolicyName.IMMEDIATE) == make_policy(PolicyName.DEFERRED, max_delay_ms=0) == IMMEDIATE
-        assert IMMEDIATE.name is PolicyName.IMMEDIATE
-
-    def test_steps_are_nothing_for_an_eager_group(self) -> None:
-        with pytest.raises(PolicyError, match=r"^policy: "):
-            check_protocol(IN_TWOS, ConnectProtocol.EAGER)
-        check_protocol(IN_TWOS, ConnectProtocol.SESSIONED)
-        check_protocol(DEFERRED, ConnectProtocol.EAGER)
 
 
 def group_of(workers: int, tasks: int, policy: Policy = IN_TWOS) -> Group:

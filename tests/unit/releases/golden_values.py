@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from group_records import record_of
 
-from airflow_provider.assignment.learners.model import LearnedRule, LearnerMemory, Limits
+from airflow_provider.assignment.learners.model import LearnerMemory, Limits
 from airflow_provider.assignment.model import Load, Memory, Move, MoveReason
 from airflow_provider.assignment.policy import Deferred, Incremental
 from airflow_provider.group.classic.member.settings import MemberSettings
@@ -43,6 +43,7 @@ from airflow_provider.state.records import (
     WrittenAsset,
 )
 from airflow_provider.triggers.conditions import EpochCondition, JobCondition, JobGoal, LeaveCondition
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import (
     ConfigOffset,
     ConnectProtocol,

@@ -2,7 +2,7 @@
 
 An assignment says what a member learns, and which of its tasks others learn. A member that has become ready for a task
 joins again, so that the leader can let the task move. If its owner knows of that before it joins the round, it stops
-the task first (:class:`~airflow_provider.assignment.learners.model.LearnedRule`); then the task moves in one round.
+the task first (:class:`~airflow_provider.values.group_protocol.learned_rule.LearnedRule`); then it moves in one round.
 """
 
 from __future__ import annotations

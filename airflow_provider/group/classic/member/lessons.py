@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, tasks_from_json, tasks_to_json
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider.assignment.learners.model import LearnedRule, Limits
+from airflow_provider.assignment.learners.model import Limits
 from airflow_provider.group.machine.settings import CommonSettings, by_a_slower_clock
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol
 
 

@@ -11,7 +11,7 @@ from airflow_provider.state.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.state.records.times import span
 from airflow_provider.state.reports.groups.time_zones import PythonTimeZones, TimeZones
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask
-from airflow_provider.state.rounds.policy_json import policy_from_json, policy_in_words
+from airflow_provider.state.rounds.policies import policy_from_json, policy_in_words
 from airflow_provider.state.rounds.unchanged_rounds import is_held_back
 from airflow_provider.state.views.slots.capacity import SlotShortage
 

@@ -11,7 +11,7 @@ from airflow_provider.state.reports.groups.group_description import how_it_is
 from airflow_provider.state.reports.groups.time_zones import different_python_time_zones, different_time_zones
 from airflow_provider.state.reports.learners import given_up, learners
 from airflow_provider.state.reports.task_runs import run_to_json
-from airflow_provider.state.rounds.policy_json import policy_to_json
+from airflow_provider.state.rounds.policies import policy_to_json
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import what_was
 from airflow_provider.state.views.slots.capacity import slot_shortage

@@ -9,16 +9,10 @@ from assignor_group import DEFERRED, planners_in, tasks_in, tasks_of
 
 from airflow_provider.assignment.costs import NO_COSTS
 from airflow_provider.assignment.learners import extensible
-from airflow_provider.assignment.learners.model import (
-    READY,
-    LearnedRule,
-    LearnerAssignment,
-    LearnerMemory,
-    LearnerRound,
-    Limits,
-)
+from airflow_provider.assignment.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GOES_ON_RANK, Absence
 from airflow_provider.assignment.policy import Policy
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 from learner_group import LearnerGroup
 
-from airflow_provider.assignment.learners.model import LearnedRule
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import TaskId, Tasks, WorkerId
 
 

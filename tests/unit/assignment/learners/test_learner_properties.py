@@ -16,14 +16,7 @@ from learner_group import LearnerGroup, assert_shared_out, changed, started, sto
 from airflow_provider.assignment import cooperative
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.learners import extensible
-from airflow_provider.assignment.learners.model import (
-    READY,
-    LearnedRule,
-    LearnerAssignment,
-    LearnerMemory,
-    LearnerRound,
-    Limits,
-)
+from airflow_provider.assignment.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GroupAssignment, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Incremental, Policy
 from airflow_provider.state.rounds.round_json import (
@@ -32,6 +25,7 @@ from airflow_provider.state.rounds.round_json import (
     memory_from_json,
     memory_to_json,
 )
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId, tasks_from_json
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,8 @@ from assignor_group import MAX_DELAY_MS
 from learner_group import LearnerGroup, changed, started, stopped
 
 from airflow_provider.assignment.costs import Costs
-from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, READY, LearnedRule, Limits
+from airflow_provider.assignment.learners.model import MOST_GIVEN_UP, READY, Limits
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 S2, S3, S4, S9 = (WorkerId(f"S{number}") for number in (2, 3, 4, 9))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from member_script import NODE, OTHER, Script, tasks
 
-from airflow_provider.assignment.learners.model import LearnedRule, Limits
+from airflow_provider.assignment.learners.model import Limits
 from airflow_provider.group.classic.member.events import (
     CoordinatorFound,
     LearnersReady,
@@ -41,6 +41,7 @@ from airflow_provider.group.machine.events import (
     Warn,
 )
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
+from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,
