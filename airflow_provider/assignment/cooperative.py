@@ -126,16 +126,9 @@ class Settled:
 
     def pools(self, round: Round, memory: Memory, most_stops: int) -> Pools:  # noqa: A002
         """What may change of each kind of work; see :func:`.pools.pools_of`."""
+        places = self.elsewhere.places
         return pools_of(
-            round,
-            memory,
-            Kinds.of(round),
-            self.drains,
-            self.left,
-            self.own,
-            self.free,
-            self.elsewhere.places,
-            most_stops=most_stops,
+            round, memory, Kinds.of(round), self.drains, self.left, self.own, self.free, places, most_stops=most_stops
         )
 
 

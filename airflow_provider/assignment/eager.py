@@ -2,7 +2,6 @@
 
 Members of a group that uses the eager protocol (v0) stop everything before they join, so there is nothing to remember
 or to revoke.
-
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def deal(
     :param beside: how many other tasks each worker has; of equally loaded workers, those with the fewest come first
     :return: what each worker is given; only workers that are given something
     """
-    jobs = _by_job(tasks)
+    jobs = by_job(tasks)
     if not jobs:
         return {}
     order = sorted(loads, key=lambda worker: (beside.get(worker, 0), loads[worker], worker))
@@ -57,19 +57,22 @@ def deal_seats(tasks: Iterable[TaskId], seats: Numbers, held: Shares) -> dict[Wo
     :param held: the tasks that each worker has, to count those of the same jobs
     :return: what each worker is given; only workers that are given something
     """
-    jobs = _by_job(tasks)
+    jobs = by_job(tasks)
     order = sorted(worker for worker, number in seats.items() if number)
-    row = _Row([seats[worker] for worker in order])
-    held_by_job = _count_jobs(jobs, order, held)
+    of_place = [seats[worker] for worker in order]
+    row = _row(of_place)
+    start = 0
+    for job, count in _count_jobs(jobs, order, held).items():
+        if count:
+            _let_few_first(row, start, len(jobs[job]), count, of_place)
+        start += len(jobs[job])
     hands: list[list[TaskId]] = [[] for _ in order]
-    for job, of_job in jobs.items():
-        row.seat(len(of_job), held_by_job[job])
-    for place, task in zip(row.places, chain.from_iterable(jobs.values()), strict=True):
+    for place, task in zip(row, chain.from_iterable(jobs.values()), strict=True):
         hands[place].append(task)
     return dict(zip(order, hands, strict=True))
 
 
-def _by_job(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
+def by_job(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
     """Each job's tasks: jobs by name, tasks by index."""
     jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
     for task in tasks:
@@ -77,46 +80,37 @@ def _by_job(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
     return {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
 
 
-class _Row:
-    """The seats of all places in a row, in which those of each place are evenly spread.
+def _row(seats: list[int]) -> list[int]:
+    """The place of each seat, if all seats are in a row in which those of each place are evenly spread.
 
-    :param seats: by place
-    :ivar places: the place of each seat in the row
+    :param seats: how many each place has
     """
+    alike: defaultdict[int, list[int]] = defaultdict(list)
+    for place, of_place in enumerate(seats):
+        alike[of_place].append(place)
+    turns: dict[float, list[int]] = {}  # as many places have equally many seats, there are few
+    for of_each, places in alike.items():
+        for number in range(of_each):
+            turn = (number + 0.5) / of_each
+            turns[turn] = sorted(turns[turn] + places) if turn in turns else places
+    return list(chain.from_iterable(map(turns.__getitem__, sorted(turns))))
 
-    __slots__ = ("_next", "_seats", "places")
 
-    def __init__(self, seats: list[int]) -> None:
-        alike: defaultdict[int, list[int]] = defaultdict(list)
-        for place, of_place in enumerate(seats):
-            alike[of_place].append(place)
-        turns: dict[float, list[int]] = {}  # as many places have equally many seats, there are few
-        for of_each, places in alike.items():
-            for number in range(of_each):
-                turn = (number + 0.5) / of_each
-                turns[turn] = sorted(turns[turn] + places) if turn in turns else places
-        self.places = list(chain.from_iterable(map(turns.__getitem__, sorted(turns))))
-        self._seats = seats
-        self._next = 0
+def _let_few_first(row: list[int], start: int, number: int, count: Mapping[int, int], seats: list[int]) -> None:
+    """Let those places have the next seats of a row, for tasks of one job, that have few of its tasks for their seats.
 
-    def seat(self, number: int, count: Mapping[int, int]) -> None:
-        """Let the next places be for tasks of one job. Those that have few of its tasks for their seats come first.
-
-        :param number: how many tasks
-        :param count: how many tasks of the job each place has, without places that have none
-        """
-        start, self._next = self._next, self._next + number
-        if not count:
-            return
-        near = self.places[start : start + 2 * number + len(count)]
-        has = dict(count)
-        shares: list[float] = []
-        for place in near:
-            shares.append(has.get(place, 0) / self._seats[place])
-            has[place] = has.get(place, 0) + 1
-        order = sorted(range(len(near)), key=shares.__getitem__)
-        first, later = order[:number], sorted(order[number:])
-        self.places[start : start + len(near)] = [near[turn] for turn in (*first, *later)]
+    :param number: how many tasks
+    :param count: how many tasks of the job each place has, without places that have none
+    """
+    near = row[start : start + 2 * number + len(count)]
+    has = dict(count)
+    shares: list[float] = []
+    for place in near:
+        shares.append(has.get(place, 0) / seats[place])
+        has[place] = has.get(place, 0) + 1
+    order = sorted(range(len(near)), key=shares.__getitem__)
+    first, later = order[:number], sorted(order[number:])
+    row[start : start + len(near)] = [near[turn] for turn in (*first, *later)]
 
 
 def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares) -> dict[str, dict[int, int]]:

@@ -59,19 +59,16 @@ class Portions:
         if extras < 0:
             return self._most_lacking(lacking, number, in_proportion=size > 1)
         then = {worker: loads[worker] + size * more for worker, more in lacking.items()}
-        order = sorted(
-            (
-                -min(size, max(0, slots.get(worker, 0) - load)),
-                load - self.whole[worker],
-                -self.rest.get(worker, 0),
-                worker,
-            )
-            for worker, load in then.items()
-        )
+
+        def turn(worker: WorkerId) -> tuple[int, int, int, WorkerId]:
+            free = slots.get(worker, 0) - then[worker]
+            above = then[worker] - self.whole[worker]
+            return -min(size, max(0, free)), above, -self.rest.get(worker, 0), worker
+
+        order = sorted(then, key=turn)
         room = {worker: max(0, -((load - slots.get(worker, load)) // size)) for worker, load in then.items()}
-        in_order = [worker for *_, worker in order]
-        starts = (worker for turn in range(max(room.values())) for worker in in_order if room[worker] > turn)
-        for worker in islice(chain(starts, cycle(in_order)), extras):
+        starts = (worker for more in range(max(room.values())) for worker in order if room[worker] > more)
+        for worker in islice(chain(starts, cycle(order)), extras):
             lacking[worker] += 1
         return lacking
 

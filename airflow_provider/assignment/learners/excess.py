@@ -56,11 +56,9 @@ class Excess:
 
         :param waiting: the tasks of each worker that have not started
         """
-        above = self.above
-        rest = self.may_have.rest
+        above, rest = self.above, self.may_have.rest
         order = sorted(
-            above,
-            key=lambda worker: (len(waiting.get(worker, NO_TASKS)) < above[worker], rest.get(worker, 0), worker),
+            above, key=lambda worker: (len(waiting.get(worker, NO_TASKS)) < above[worker], rest.get(worker, 0), worker)
         )
         keep_one_more = set(order[max(0, len(order) - self.may_have.extras) :])
         return {worker: number - (worker in keep_one_more) for worker, number in above.items()}
@@ -114,7 +112,7 @@ class Excess:
 
         :param stops: how many running tasks each has to give up
         """
-        whole, rest = self.may_have.whole, self.may_have.rest
-        left = {worker: self.lead(worker, stops.get(worker, 0))[0] for worker in self.loads}
-        order = sorted(left, key=lambda worker: (-left[worker], -rest.get(worker, 0), worker))
-        return {worker: whole[worker] + (position < self.may_have.extras) for position, worker in enumerate(order)}
+        whole, extras = self.may_have.whole, self.may_have.extras
+        leads = [(self.lead(worker, stops.get(worker, 0)), worker) for worker in self.loads]
+        order = sorted((-above, rest, worker) for (above, rest), worker in leads)
+        return {worker: whole[worker] + (position < extras) for position, (*_, worker) in enumerate(order)}

@@ -7,13 +7,13 @@ keeps running where it is until there is room.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 
 from airflow_provider.assignment.balancing.balance import limited, thin_out
-from airflow_provider.assignment.balancing.dealing import deal
+from airflow_provider.assignment.balancing.dealing import by_job, deal
 from airflow_provider.assignment.learners.excess import Excess
 from airflow_provider.assignment.learners.model import LearnerRound, Limits
 from airflow_provider.assignment.learners.stateful import Stateful
@@ -51,11 +51,7 @@ def begin(
     }
     chosen = [*islice(first, sum(quotas.values()) - sum(numbers.values())), *of_staying]
     owners = {**of_leaving, **of_staying}
-    given = (
-        _in_order(deal(chosen, {worker: -number for worker, number in quotas.items()}, stateful.shares))
-        if chosen
-        else {}
-    )
+    given = _in_order(deal(chosen, {worker: -number for worker, number in quotas.items()}, stateful.shares))
     return tuple(
         Move(
             tasks=group,
@@ -126,15 +122,5 @@ class _Places:
 
 def _in_order(hands: Mapping[WorkerId, Iterable[TaskId]]) -> dict[WorkerId, list[TaskId]]:
     """Rearrange tasks within each job: each worker keeps its number, and the first tasks go to the first name."""
-    jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
-    numbers: defaultdict[str, Counter[WorkerId]] = defaultdict(Counter)
-    for worker, tasks in hands.items():
-        for task in tasks:
-            jobs[task.job].append(task)
-            numbers[task.job][worker] += 1
-    ordered: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
-    for job, tasks in jobs.items():
-        queue = iter(sorted(tasks))
-        for worker, number in sorted(numbers[job].items()):
-            ordered[worker] += islice(queue, number)
-    return ordered
+    queues = {job: iter(tasks) for job, tasks in by_job(chain.from_iterable(hands.values())).items()}
+    return {worker: [next(queues[task.job]) for task in hands[worker]] for worker in sorted(hands)}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from airflow_provider.assignment.model import Round
-from airflow_provider.assignment.shares import Shares, grouped, minus
+from airflow_provider.assignment.shares import Shares, all_of, grouped, minus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 
@@ -27,12 +27,12 @@ class Elsewhere:
 
     @property
     def tasks(self) -> Tasks:
-        return NO_TASKS.union(*self.places.values())
+        return all_of(self.places)
 
     @property
     def at_once(self) -> Shares:
         """What members get now, since nobody has it."""
-        had = NO_TASKS.union(*self.taken.values())
+        had = all_of(self.taken)
         return {worker: minus(tasks, had) for worker, tasks in self.places.items()}
 
     def left_of(self, shares: Shares) -> Shares:
@@ -54,9 +54,9 @@ def elsewhere(round: Round, kept: Shares, unowned: Iterable[TaskId]) -> Elsewher
     if not better:
         return Elsewhere()
     taken = {
-        worker: frozenset([task for task in tasks & better.keys() if better[task] != worker])
+        worker: gone
         for worker, tasks in kept.items()
+        if (gone := frozenset([task for task in tasks & better.keys() if better[task] != worker]))
     }
-    taken = {worker: tasks for worker, tasks in taken.items() if tasks}
     going = NO_TASKS.union(*taken.values(), better.keys() & frozenset(unowned))
     return Elsewhere(taken=taken, places=grouped((task, better[task]) for task in going))
