@@ -37,5 +37,4 @@ def planned_again(created: Tasks, round: Round, memory: Memory) -> Shares:  # no
     if not created:
         return {}
     here = round.named & round.owned.keys()
-    again = {worker: tasks & created for worker, tasks in memory.former.items() if worker in here}
-    return {worker: tasks for worker, tasks in again.items() if tasks}
+    return {worker: again for worker, had in memory.former.items() if worker in here and (again := had & created)}

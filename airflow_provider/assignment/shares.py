@@ -13,8 +13,6 @@ K = TypeVar("K", WorkerId, int)
 
 Shares = Mapping[WorkerId, Tasks]
 """Tasks by worker."""
-
-
 NO_SHARES: Final[Shares] = MappingProxyType({})
 
 Numbers = Mapping[WorkerId, int]

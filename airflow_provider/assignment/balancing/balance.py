@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush, nlargest
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from heapq import nlargest
 from operator import itemgetter
 from typing import Final
 
 from airflow_provider.assignment.balancing.dealing import deal, deal_seats
-from airflow_provider.assignment.balancing.portions import Portions
+from airflow_provider.assignment.balancing.portions import Portions, most_first
 from airflow_provider.assignment.model import Load
 from airflow_provider.assignment.shares import NO_NUMBERS, Numbers, Shares, all_of, plus, without
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -150,16 +150,7 @@ def surplus(loads: Numbers, idle: Numbers, may_have: Portions, fixed: Numbers = 
 
 def limited(stops: Numbers, most: int) -> Numbers:
     """Allow at most ``most`` stops in all, each time to the worker that has the most stops left."""
-    if sum(stops.values()) <= most:
-        return stops
-    allowed = dict.fromkeys(stops, 0)
-    largest = [(-number, worker) for worker, number in stops.items()]
-    heapify(largest)
-    for _ in range(most):
-        left, worker = heappop(largest)
-        allowed[worker] += 1
-        heappush(largest, (left + 1, worker))
-    return allowed
+    return stops if sum(stops.values()) <= most else most_first(stops, most)
 
 
 def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:
@@ -170,8 +161,11 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
     """
     one_of_each = len(set(map(_job_of, tasks))) == len(tasks)  # as where jobs are spread
     size = Counter(() if one_of_each else map(_job_of, tasks))
+    by_rank: defaultdict[int, list[TaskId]] = defaultdict(list)
+    for task in tasks:
+        by_rank[rank.get(task, 0)].append(task)
     chosen: list[TaskId] = []
-    for equals in _by_rank(tasks, rank):
+    for _, equals in sorted(by_rank.items()):
         left = number - len(chosen)
         thinned = nlargest(left, equals) if one_of_each else thin_out(sorted(equals, reverse=True), left, size)
         chosen += thinned
@@ -179,16 +173,6 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
             break
         size.subtract(map(_job_of, thinned))
     return chosen
-
-
-def _by_rank(tasks: Collection[TaskId], rank: Mapping[TaskId, int]) -> Iterator[Collection[TaskId]]:
-    """Group tasks by rank, the lowest first."""
-    if not rank:
-        return iter((tasks,))
-    ranks = [rank.get(task, 0) for task in tasks]
-    return (
-        [task for task, of_it in zip(tasks, ranks, strict=True) if of_it == lowest] for lowest in sorted(set(ranks))
-    )
 
 
 def thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:

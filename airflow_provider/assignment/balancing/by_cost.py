@@ -49,8 +49,7 @@ class CostPool:
         self._costs = costs
         self._given = _Sharing(kept, own, free, costs).moved(calm=calm)
         elsewhere = all_of(self._given)
-        moving = {worker: tasks & elsewhere for worker, tasks in kept.items()} if elsewhere - free else {}
-        self._moving = {worker: tasks for worker, tasks in moving.items() if tasks}
+        self._moving = {worker: moving for worker, tasks in kept.items() if (moving := tasks & elsewhere)}
         self.returned = {worker: minus(tasks, elsewhere) for worker, tasks in own.items()}
         self._spare = all_of(own) & elsewhere
 
@@ -76,8 +75,7 @@ class CostPool:
         :return: what was given, by worker
         """
         tasks = plus(tasks, self._spare)
-        given = {worker: tasks & of_worker for worker, of_worker in self._given.items()}
-        return {worker: of_worker for worker, of_worker in given.items() if of_worker}
+        return {worker: gets for worker, given in self._given.items() if (gets := tasks & given)}
 
 
 class _Sharing:
@@ -150,8 +148,7 @@ class _Sharing:
 
     def _late(self, places: Sequence[int]) -> float:
         """For how long machines are busy after the latest time that is in time, summed over all machines."""
-        of_each = zip(self._slots, self._by_worker(places), strict=True)
-        return sum([late(slots, work, self._latest) for slots, work in of_each])
+        return sum(map(late, self._slots, self._by_worker(places), repeat(self._latest)))
 
     def _late_anyway(self) -> float:
         """How much of that can't be avoided: a task that takes longer by itself is late wherever it is."""

@@ -59,9 +59,8 @@ def late(slots: Slots, work: Sequence[Work], latest: float) -> float:
     """For how much longer this work keeps a worker busy after ``latest``, summed over its slots."""
     if not slots:
         return area(work)
-    if max(slots) <= latest:
-        return sum([at - latest for at in after(slots, work) if at > latest])
-    return sum([max(0.0, at - latest) for at in after(slots, work)]) - sum([max(0.0, at - latest) for at in slots])
+    then, now = (sum([at - latest for at in free_at if at > latest]) for free_at in (after(slots, work), slots))
+    return then - now
 
 
 def deal(work: Sequence[Work], workers: Sequence[Slots]) -> list[int]:
@@ -133,11 +132,10 @@ class _Turns:
     :ivar slots: when each slot of each worker is free after what it was given so far
     """
 
-    __slots__ = ("_busy", "_number", "_queues", "slots")
+    __slots__ = ("_busy", "_queues", "slots")
 
     def __init__(self, workers: Sequence[Slots]) -> None:
         self.slots = [slots.copy() for slots in workers]
-        self._number = [len(slots) for slots in workers]
         self._busy = [sum(slots) / max(1, len(slots)) for slots in workers]
         self._queues: dict[int, list[_Turn]] = {}
 
@@ -151,11 +149,15 @@ class _Turns:
             heapreplace(self.slots[worker], self.slots[worker][0] + cost)
         else:
             _take_several(self.slots[worker], cost, wide)
-        self._busy[worker] += cost * min(wide, self._number[worker]) / self._number[worker]
+        number = len(self.slots[worker])
+        self._busy[worker] += cost * min(wide, number) / number
 
     def give_first(self, cost: float, wide: int) -> int:
         """:return: the worker that can begin it first, and gets it"""
-        queue = self._queues.get(wide) or self._queue(wide)
+        if wide not in self._queues:
+            self._queues[wide] = [self._turn(worker, wide) for worker, slots in enumerate(self.slots) if slots]
+            heapify(self._queues[wide])
+        queue = self._queues[wide]
         while True:
             at, busy, worker = queue[0]
             if self._busy[worker] == busy and self.begins(worker, wide) == at:
@@ -163,12 +165,6 @@ class _Turns:
                 return worker
             # outdated: the worker was given something since, so its turn comes later
             heapreplace(queue, self._turn(worker, wide))
-
-    def _queue(self, wide: int) -> list[_Turn]:
-        there = [worker for worker, number in enumerate(self._number) if number]
-        queue = self._queues[wide] = [self._turn(worker, wide) for worker in there]
-        heapify(queue)
-        return queue
 
     def _turn(self, worker: int, wide: int) -> _Turn:
         return self.begins(worker, wide), self._busy[worker], worker

@@ -17,9 +17,6 @@ from airflow_provider.assignment.model import NONE_ELSEWHERE, Load, Memory, Roun
 from airflow_provider.assignment.shares import NO_NUMBERS, NO_SHARES, Numbers, Shares, all_of, both, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
-Over = tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]
-"""The members that give something up: planners, and tasks."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
@@ -63,10 +60,6 @@ class Kinds:
         """How many slots these tasks take; how many they are, if all are of the same size."""
         return slots_for(tasks, self.wide)
 
-    def stays(self, round: Round) -> Tasks:  # noqa: A002
-        """The tasks that do not move in this round. Tasks by cost are never stopped while they run."""
-        return self.by_slots(plus(round.stays, round.tried.pinned))
-
 
 _AT_REST: Final = Pool(portions(0, [WorkerId("")]), {}, {})
 
@@ -102,9 +95,9 @@ class Pools:
         """Give tasks to the members that have the least."""
         return [pool.place(of_kind) for pool, of_kind in zip(self.of_each, self.kinds.split(tasks), strict=False)]
 
-    def over(self, drains: Draining) -> Over:
-        """The members that give something up: how much each has, and how much it may keep. A share by cost or
-        by size is no number of tasks.
+    def over(self, drains: Draining) -> tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]:
+        """The members that give up planners, and those that give up tasks: how much each has, and how much it may keep.
+        A share by cost or by size is no number of tasks.
         """
         planners, by_number, *_ = self.of_each
         draining_planners, draining_tasks = drains.over(self.kinds.planners)
@@ -163,7 +156,8 @@ class _Work:
     ) -> None:
         self._round, self._costs, self._kinds, self._beside = round, round.costs, kinds, beside
         self._kept, self._still, self._fixed = drains.others(left), NO_SHARES, beside
-        if (stays := kinds.stays(round)) or places:
+        stays = kinds.by_slots(plus(round.stays, round.tried.pinned))  # by cost, nothing is stopped while it runs
+        if stays or places:
             self._still = {
                 worker: plus(both(tasks, stays), kinds.by_slots(places.get(worker, NO_TASKS)))
                 for worker, tasks in self._kept.items()
@@ -208,8 +202,7 @@ class _Work:
         return list(zip(kept, own, self._kinds.split(self._to_place), strict=True))
 
     def planners(self) -> Pool:
-        kept, own, _ = self._of_kinds[0]
-        return Pool(self._planners_have, kept, own)
+        return Pool(self._planners_have, *self._of_kinds[0][:2])
 
     def by_slots(self) -> list[Pool]:
         """The tasks by number, or those of each size."""
@@ -217,8 +210,7 @@ class _Work:
         large = self._costs.large
         busy = {worker: slots_for(tasks, large) for worker, tasks in by_cost.items()} if self._kinds.by_cost else {}
         if not self._kinds.wide and not (busy and any(self._capacity.values())):
-            kept, own, _ = of_sizes[0]
-            return [Pool(self._may_have, kept, own, self._fixed, beside=busy)]
+            return [Pool(self._may_have, *of_sizes[0][:2], self._fixed, beside=busy)]
         sizes = [OfSize(size, *work) for size, work in zip((1, *self._kinds.wide), of_sizes, strict=True)]
         waiting = self._round.configured.difference(self._round.revocation_rank)
         return pools_by_size(sizes, self._may_have, self._room(busy), self._fixed, waiting)

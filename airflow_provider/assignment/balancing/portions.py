@@ -79,13 +79,21 @@ class Portions:
         """
         total = sum(lacking.values())
         seats = {worker: number * lacks // total * in_proportion for worker, lacks in lacking.items()}
-        queue = [(seats[worker] - lacks, -self.rest.get(worker, 0), worker) for worker, lacks in lacking.items()]
-        heapify(queue)
-        for _ in range(number - sum(seats.values())):
-            lacks, rest, worker = queue[0]
-            seats[worker] += 1
-            heapreplace(queue, (lacks + 1, rest, worker))
-        return seats
+        left = {worker: lacks - seats[worker] for worker, lacks in lacking.items()}
+        more = most_first(left, number - sum(seats.values()), self.rest)
+        return {worker: of_worker + more[worker] for worker, of_worker in seats.items()}
+
+
+def most_first(lacking: Numbers, number: int, rest: Numbers = NO_NUMBERS) -> dict[WorkerId, int]:
+    """Give out so many, each to the worker that lacks the most then; of equals, to the largest rest, then by name."""
+    given = dict.fromkeys(lacking, 0)
+    queue = [(-lacks, -rest.get(worker, 0), worker) for worker, lacks in lacking.items()]
+    heapify(queue)
+    for _ in range(number):
+        lacks, of_rest, worker = queue[0]
+        given[worker] += 1
+        heapreplace(queue, (lacks + 1, of_rest, worker))
+    return given
 
 
 def portions(

@@ -49,7 +49,7 @@ def begin(
         for worker, number in numbers.items()
         for task in thin_out(sorted(candidates[worker]), number, Counter(task.job for task in candidates[worker]))
     }
-    chosen = [*islice(first, sum(quotas.values()) - sum(numbers.values())), *of_staying]
+    chosen = [*islice(first, quotas.total() - sum(numbers.values())), *of_staying]
     owners = {**of_leaving, **of_staying}
     given = _in_order(deal(chosen, {worker: -number for worker, number in quotas.items()}, stateful.shares))
     return tuple(
@@ -60,7 +60,7 @@ def begin(
             reason=MoveReason.LEAVING if owner in deserted else MoveReason.BALANCE,
             load=None if owner in deserted else excess.load_of(owner),
         )
-        for learner, tasks in sorted(given.items())
+        for learner, tasks in given.items()
         for owner, group in grouped((task, owners[task]) for task in tasks).items()
         if owner != learner  # if the limits leave room nowhere else, the lesson waits
     )
@@ -71,33 +71,26 @@ class _Places:
     by name.
     """
 
-    def __init__(self, limits: Limits, excess: Excess, stops: Numbers, busy: Numbers) -> None:
+    def __init__(self, limits: Limits, excess: Excess, stops: Numbers, busy: Counter[WorkerId]) -> None:
         self._spare_extras = excess.spare_extras
         self._queue = [
-            (
-                *excess.lead(worker, stops.get(worker, 0)),
-                busy.get(worker, 0),
-                worker,
-                limits.per_worker - busy.get(worker, 0),
-            )
+            (*excess.lead(worker, stops.get(worker, 0)), busy[worker], worker, limits.per_worker - busy[worker])
             for worker in excess.loads
-            if busy.get(worker, 0) < limits.per_worker
+            if busy[worker] < limits.per_worker
         ]
         heapify(self._queue)
 
-    def of_leaving(self, number: int) -> dict[WorkerId, int]:
+    def of_leaving(self, number: int) -> Counter[WorkerId]:
         """Choose learners for at most ``number`` tasks of leaving workers, wherever there is room, as these must go.
 
         :return: how many tasks each is to learn
         """
-        quotas: dict[WorkerId, int] = {}
-        for _ in range(number):
-            if not self._queue:
-                break
+        quotas: Counter[WorkerId] = Counter()
+        while self._queue and quotas.total() < number:
             self._take(quotas)
         return quotas
 
-    def for_balance(self, stops: Numbers, quotas: dict[WorkerId, int]) -> Numbers:
+    def for_balance(self, stops: Numbers, quotas: Counter[WorkerId]) -> Numbers:
         """Add to ``quotas`` as many of the stops as balance has a place for; return the number of those by owner."""
         number = 0
         while number < sum(stops.values()) and self._queue and self._has_a_place(self._queue[0][0]):
@@ -113,14 +106,14 @@ class _Places:
         self._spare_extras -= 1
         return True
 
-    def _take(self, quotas: dict[WorkerId, int]) -> None:
+    def _take(self, quotas: Counter[WorkerId]) -> None:
         above, rest, busy, worker, room = heappop(self._queue)
-        quotas[worker] = quotas.get(worker, 0) + 1
+        quotas[worker] += 1
         if room > 1:
             heappush(self._queue, (above + 1, rest, busy + 1, worker, room - 1))
 
 
 def _in_order(hands: Mapping[WorkerId, Iterable[TaskId]]) -> dict[WorkerId, list[TaskId]]:
-    """Rearrange tasks within each job: each worker keeps its number, and the first tasks go to the first name."""
+    """By name, tasks rearranged within each job: each worker keeps its number, and the first name gets the first."""
     queues = {job: iter(tasks) for job, tasks in by_job(chain.from_iterable(hands.values())).items()}
     return {worker: [next(queues[task.job]) for task in hands[worker]] for worker in sorted(hands)}

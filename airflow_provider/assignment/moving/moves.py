@@ -90,15 +90,11 @@ def write_down(
     shuffle: Shuffle,
 ) -> GroupAssignment:
     """Make the assignment of a round."""
-    assigned: dict[WorkerId, Tasks] = {}
-    revoked: dict[WorkerId, Tasks] = {}
-    target: dict[WorkerId, Tasks] = {}
-    stopped = difference.stopped
-    for worker, kept in shuffle.kept.items():
-        taken = shuffle.taken.get(worker, NO_TASKS)
-        assigned[worker] = shuffle.given.get(worker, NO_TASKS)
-        revoked[worker] = plus(round.owned[worker] & stopped, taken)
-        target[worker] = plus(minus(kept, taken), assigned[worker])
+    kept, stopped = shuffle.kept, difference.stopped
+    taken = {worker: shuffle.taken.get(worker, NO_TASKS) for worker in kept}
+    assigned = {worker: shuffle.given.get(worker, NO_TASKS) for worker in kept}
+    revoked = {worker: plus(round.owned[worker] & stopped, tasks) for worker, tasks in taken.items()}
+    target = {worker: plus(minus(tasks, taken[worker]), assigned[worker]) for worker, tasks in kept.items()}
     stops = tuple(_stops(round.owned, revoked, difference, shuffle))
     starts = tuple(_starts(assigned, difference, memory, shuffle, back=lost_work.own.keys()))
     return GroupAssignment(
