@@ -90,10 +90,7 @@ class _Sharing:
         self._workers = sorted(kept)
         started = frozenset(costs.left)
         running = [kept[worker] & started for worker in self._workers]
-        waiting = [
-            plus(minus(kept[worker], runs), own.get(worker, NO_TASKS))
-            for worker, runs in zip(self._workers, running, strict=True)
-        ]
+        waiting = [plus(minus(kept[worker], started), own.get(worker, NO_TASKS)) for worker in self._workers]
         self._slots = _slots(self._workers, running, costs)
         tasks = list(chain(*waiting, free))
         at_home = chain.from_iterable(repeat(home, len(of_home)) for home, of_home in enumerate(waiting))

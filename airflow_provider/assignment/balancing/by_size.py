@@ -72,9 +72,10 @@ def pools_by_size(
         for worker in room.slots
     }
     pools: dict[int, _SizePool] = {}
+    larger: _SizePool | None = None
     for of_size, wait in sorted(zip(sizes, waits, strict=True), key=lambda work: -work[0].size):
-        pool = pools[of_size.size] = _SizePool(of_size, may_have, room, wait, loads, wants)
-        loads, wants = pool.then()
+        loads, wants = larger.then() if larger else (loads, wants)
+        larger = pools[of_size.size] = _SizePool(of_size, may_have, room, wait, loads, wants)
     for pool in pools.values() if len(pools) > 1 else ():
         pool.over = {}  # a share of slots is no number of tasks
     return [pools[of_size.size] for of_size in sizes]
@@ -112,15 +113,16 @@ class _SizePool(Pool):
             wants[worker] -= self.size * min(number, self._waits[worker])
         starts = self._starts(left)
         for worker, gets in self._seats(left, places).items():
-            if gets:
-                wants[worker] += self.size * max(0, gets - starts[worker])
-                left[worker] += self.size * gets
+            wants[worker] += self.size * max(0, gets - starts[worker])
+            left[worker] += self.size * gets
         return left, wants
 
     def _given_up(self, above: Numbers) -> Numbers:
         """What waits here and can start elsewhere. Or for balance, if that is more: what waits, then what runs, as far
         as others lack it. What nobody has comes first.
         """
+        if not above and not any(self._waits.values()):
+            return {}
         whole, slots, size = self._quotas.whole, self._room.slots, self.size
         beyond = {worker: _parts(load - slots[worker], size) for worker, load in self._now.items()}
         stuck = {worker: min(waits, beyond[worker]) for worker, waits in self._waits.items()}
@@ -137,12 +139,10 @@ class _SizePool(Pool):
         """How many running tasks are whole steps of balance: only if what waits there is not enough, and if there are
         slots for all.
         """
-        if self._room.short:
-            return {}
-        started = {worker: len(self._kept[worker]) - self._waits[worker] for worker in above}
         return {
-            worker: min(started[worker], max(0, more - self._wants[worker]) // self.size)
+            worker: min(len(self._kept[worker]) - self._waits[worker], max(0, more - self._wants[worker]) // self.size)
             for worker, more in above.items()
+            if not self._room.short
         }
 
     def _lacking(self, shares: Numbers, slots: Numbers) -> int:

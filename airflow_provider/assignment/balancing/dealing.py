@@ -169,6 +169,7 @@ class _Queue:
         """
         first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job
         if count:
-            first.sort(key=lambda place: (self._beside[place], count.get(place, 0)))
+            first.sort(key=lambda place: count.get(place, 0))
+            first.sort(key=self._beside.__getitem__)
         self._waiting[: len(first)] = sorted(first[number:])
         return first[:number]

@@ -15,6 +15,7 @@ from airflow_provider.assignment.costs import slots_for
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.model import NONE_ELSEWHERE, Load, Memory, Round
 from airflow_provider.assignment.shares import NO_NUMBERS, NO_SHARES, Numbers, Shares, all_of, both, merged, minus, plus
+from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -31,6 +32,8 @@ class Kinds:
     by_cost: Tasks = NO_TASKS
     wide: Mapping[int, Tasks] = field(default_factory=dict)
     size: int = 1
+    _split: Memo[Tasks, list[Tasks]] = field(default_factory=Memo, init=False, repr=False, compare=False)
+    """A round splits what is to be placed more than once."""
 
     @classmethod
     def of(cls, round: Round, apart: Tasks = NO_TASKS) -> Kinds:  # noqa: A002  # it is KIP-415's word
@@ -46,6 +49,9 @@ class Kinds:
 
     def split(self, tasks: Tasks) -> list[Tasks]:
         """Those of these tasks that are planners, that are shared out by number, that are of each size, and by cost."""
+        return self._split.get(tasks, lambda: self._apart(tasks))
+
+    def _apart(self, tasks: Tasks) -> list[Tasks]:
         planners, *others = (
             both(tasks, kind) if kind else NO_TASKS for kind in (self.planners, *self.wide.values(), self.by_cost)
         )
@@ -212,7 +218,8 @@ class _Work:
         if not self._kinds.wide and not (busy and any(self._capacity.values())):
             return [Pool(self._may_have, *of_sizes[0][:2], self._fixed, beside=busy)]
         sizes = [OfSize(size, *work) for size, work in zip((1, *self._kinds.wide), of_sizes, strict=True)]
-        waiting = self._round.configured.difference(self._round.revocation_rank)
+        configured, started = self._round.configured, self._round.revocation_rank
+        waiting = configured.difference(started) if started else configured
         return pools_by_size(sizes, self._may_have, self._room(busy), self._fixed, waiting)
 
     def _room(self, busy: Numbers) -> Room:

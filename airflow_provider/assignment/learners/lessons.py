@@ -22,12 +22,7 @@ from airflow_provider.assignment.shares import Numbers, grouped
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 
-def begin(
-    round: LearnerRound,  # noqa: A002  # KIP-415's term
-    limits: Limits,
-    stateful: Stateful,
-    stops: Numbers,
-) -> tuple[Move, ...]:
+def begin(round: LearnerRound, limits: Limits, stateful: Stateful, stops: Numbers) -> tuple[Move, ...]:  # noqa: A002
     """Choose the lessons that begin with this round, as moves to come.
 
     :param stops: how many running tasks each worker gives up for balance now
