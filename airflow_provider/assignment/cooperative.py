@@ -67,7 +67,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.assignment.balancing.pools import Kinds, Pools, pools_of
+from airflow_provider.assignment.balancing.pools import Kinds, Pools, Work
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.lost import LostWork, judge
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
@@ -125,11 +125,9 @@ class Settled:
         return self.elsewhere.left_of(self.kept)
 
     def pools(self, round: Round, memory: Memory, most_stops: int) -> Pools:  # noqa: A002
-        """What may change of each kind of work; see :func:`.pools.pools_of`."""
-        places = self.elsewhere.places
-        return pools_of(
-            round, memory, Kinds.of(round), self.drains, self.left, self.own, self.free, places, most_stops=most_stops
-        )
+        """What may change of each kind of work; see :class:`.pools.Work`."""
+        work = Work(round, Kinds.of(round), self.drains, self.left, self.own, self.free, self.elsewhere.places)
+        return work.pools(memory, most_stops)
 
 
 def settle(

@@ -110,44 +110,17 @@ class Pools:
         return {**planners.over, **draining_planners}, {**by_number.over, **draining_tasks}
 
 
-def pools_of(
-    round: Round,  # noqa: A002
-    memory: Memory,
-    kinds: Kinds,
-    drains: Draining,
-    left: Shares,
-    own: Shares,
-    free: Tasks,
-    places: Shares = NO_SHARES,
-    beside: Numbers = NO_NUMBERS,
-    most_stops: int = NO_LIMIT,
-) -> Pools:
-    """The pools of a round. Streams, and other tasks by number, go first where batch tasks that are shared out by cost
-    leave slots free. These in turn get no slots that streams have, or get in this round or in the next.
+class Work:
+    """The work that members share out. Streams, and other tasks by number, go first where batch tasks that are shared
+    out by cost leave slots free. These in turn get no slots that streams have, or get in this round or in the next.
 
+    :param drains: members that drain, whose work is not counted
     :param left: the tasks that members keep as far as it is decided, whether they may move or not
     :param own: the tasks that some members are to get back
     :param free: the tasks that anybody may start
     :param places: the tasks that some members get, whatever their shares are
     :param beside: how much more each member has that does not move (:meth:`Kinds.load_of`)
-    :param most_stops: how many tasks this round may take from members for balance
     """
-    work = _Work(round, kinds, drains, left, own, free, places, beside)
-    if work.is_at_rest:
-        return Pools(kinds=kinds, of_each=(_AT_REST,) * (2 + len(kinds.wide)))
-    by_slots = work.by_slots()
-    by_cost = [work.by_cost(by_slots, most_stops, calm=memory.revoked_in_previous)] if kinds.by_cost else []
-    return Pools(kinds=kinds, of_each=(work.planners(), *by_slots, *by_cost))
-
-
-def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
-    """How many planners and tasks would have to move so that nobody has more than its share."""
-    round = replace(round, stays=NO_TASKS, tried=NONE_ELSEWHERE)  # noqa: A001
-    return pools_of(round, Memory(), Kinds.of(round), draining(round, shares), shares, {}, NO_TASKS).stops
-
-
-class _Work:
-    """The work of the members that do not drain. See :func:`pools_of` for the parameters."""
 
     def __init__(
         self,
@@ -157,8 +130,8 @@ class _Work:
         left: Shares,
         own: Shares,
         free: Tasks,
-        places: Shares,
-        beside: Numbers,
+        places: Shares = NO_SHARES,
+        beside: Numbers = NO_NUMBERS,
     ) -> None:
         self._round, self._costs, self._kinds, self._beside = round, round.costs, kinds, beside
         self._kept, self._still, self._fixed = drains.others(left), NO_SHARES, beside
@@ -185,6 +158,18 @@ class _Work:
         self._may_have = portions(self._total, self._kept, slots, stands_for)
         self._capacity = slots_or_mean(self._kept, slots, stands_for)
 
+    def pools(self, memory: Memory, most_stops: int = NO_LIMIT) -> Pools:
+        """The pools of a round.
+
+        :param most_stops: how many tasks this round may take from members for balance
+        """
+        kinds = self._kinds
+        if self.is_at_rest:
+            return Pools(kinds=kinds, of_each=(_AT_REST,) * (2 + len(kinds.wide)))
+        by_slots = self._by_slots()
+        by_cost = [self._by_cost(by_slots, most_stops, calm=memory.revoked_in_previous)] if kinds.by_cost else []
+        return Pools(kinds=kinds, of_each=(self._planners(), *by_slots, *by_cost))
+
     @property
     def is_at_rest(self) -> bool:
         """Whether nobody has more than its share, and what waits can start where it is, or nowhere. Most rounds are
@@ -207,10 +192,10 @@ class _Work:
         kept, own = _split(self._kept, self._kinds), _split(self._own, self._kinds)
         return list(zip(kept, own, self._kinds.split(self._to_place), strict=True))
 
-    def planners(self) -> Pool:
+    def _planners(self) -> Pool:
         return Pool(self._planners_have, *self._of_kinds[0][:2])
 
-    def by_slots(self) -> list[Pool]:
+    def _by_slots(self) -> list[Pool]:
         """The tasks by number, or those of each size."""
         _, *of_sizes, (by_cost, _, _) = self._of_kinds
         large = self._costs.large
@@ -233,7 +218,7 @@ class _Work:
         room = {**self._capacity, **left}
         return Room(room, any(slots.values()) and sum(room.values()) < self._total, shared)
 
-    def by_cost(self, by_slots: Sequence[Pool], most_stops: int, *, calm: bool) -> CostPool:
+    def _by_cost(self, by_slots: Sequence[Pool], most_stops: int, *, calm: bool) -> CostPool:
         """The tasks by cost, which get no slots that the others have, or get in this round or in the next.
 
         :param by_slots: the pools of the others
@@ -254,6 +239,13 @@ class _Work:
             for worker, tasks in never_end.items()
         }
         return CostPool(kept, own, to_place, self._costs.beside(taken), calm=calm)
+
+
+def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
+    """How many planners and tasks would have to move so that nobody has more than its share."""
+    round = replace(round, stays=NO_TASKS, tried=NONE_ELSEWHERE)  # noqa: A001
+    work = Work(round, Kinds.of(round), draining(round, shares), shares, NO_SHARES, NO_TASKS)
+    return work.pools(Memory()).stops
 
 
 def _split(shares: Shares, kinds: Kinds) -> list[Shares]:

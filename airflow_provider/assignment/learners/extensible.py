@@ -46,7 +46,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from airflow_provider.assignment.balancing.balance import limited
-from airflow_provider.assignment.balancing.pools import Kinds, pools_of
+from airflow_provider.assignment.balancing.pools import Kinds, Work
 from airflow_provider.assignment.learners.lessons import begin
 from airflow_provider.assignment.learners.model import (
     DEFAULT_LIMITS,
@@ -61,7 +61,7 @@ from airflow_provider.assignment.model import GroupAssignment, Move, MoveReason
 from airflow_provider.assignment.moving.moves import Shuffle, Why, explained, write_down
 from airflow_provider.assignment.moving.pace import Pace, pace
 from airflow_provider.assignment.policy import Incremental, Policy
-from airflow_provider.assignment.shares import Numbers, Shares, grouped, merged, minus, plus
+from airflow_provider.assignment.shares import Numbers, Shares, all_of, grouped, merged, minus, plus
 from airflow_provider.values.model import NO_TASKS, TaskId, WorkerId
 
 
@@ -113,18 +113,14 @@ def _balance(
         return _Balanced(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
     drains = settled.drains.without(frozenset(stateful.further.lessons))
     free = minus(settled.free, stateful.tasks)
-    pools = pools_of(
-        round,
-        memory.cooperative,
-        Kinds.of(round, stateful.tasks),
-        drains,
-        left,
-        {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()},
-        free,
-        {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.elsewhere.places.items()},
-        stateful.excess.even(stateful.stops) if stateful.tasks else {},
-        pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=True, now_ms=round.now_ms).allowance,
+    own, places = (
+        {worker: minus(tasks, stateful.tasks) for worker, tasks in shares.items()}
+        for shares in (settled.own, settled.elsewhere.places)
     )
+    even = stateful.excess.even(stateful.stops) if stateful.tasks else {}
+    work = Work(round, Kinds.of(round, stateful.tasks), drains, left, own, free, places, even)
+    may_stop = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=True, now_ms=round.now_ms)
+    pools = work.pools(memory.cooperative, may_stop.allowance)
     stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.lessons)))
     in_steps = isinstance(policy, Incremental)
     wants = pools.stops > 0 or bool(stateful.idle) or (in_steps and any(stops.values()))
@@ -132,16 +128,8 @@ def _balance(
     more = decided.allowance - min(decided.allowance, pools.stops)
     idle = _at_most(stateful.idle, more)
     relieved = pools.relieve(round.revocation_rank, decided.allowance)
-    taken = merged(
-        (
-            *relieved,
-            drains.waits,
-            idle,
-            settled.elsewhere.taken,
-            stateful.further.released,
-            _stopped_by_leaving(round, settled, stateful),
-        )
-    )
+    leaving = _stopped_by_leaving(round, settled, stateful)
+    taken = merged((*relieved, drains.waits, idle, settled.elsewhere.taken, stateful.further.released, leaving))
     given = merged((settled.at_once, stateful.given, *pools.returned, *pools.place(free)))
     return _Balanced(
         decided=decided,
@@ -238,11 +226,7 @@ def _whys(round: LearnerRound, settled: Settled, stateful: Stateful, outcome: Gr
         **_each(leaving, MoveReason.LEAVING),
         **_each(stateful.further.released, MoveReason.LEARNED),
         **_each(handing.taken_back, MoveReason.NOT_READY),
-        **{
-            task: Why(MoveReason.LEARNED, handing.owners.get(task))
-            for tasks in handing.handed.values()
-            for task in tasks
-        },
+        **{task: Why(MoveReason.LEARNED, handing.owners.get(task)) for task in all_of(handing.handed)},
     }
 
 
