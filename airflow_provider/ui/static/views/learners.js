@@ -16,7 +16,7 @@ export function learnersView({ about }) {
     path: () => `api/learners${about()}`,
     show: ({ learns, lines, given_up: givenUp }) =>
       element.replaceChildren(
-        ...(learns ? [] : [banner("", "In this group tasks are not made ready before they move: that needs connect_protocol='extensible' for all workers.")]),
+        ...(learns ? [] : [banner("", "In this group tasks are not made ready before they move: that needs a classic group whose workers all have connect_protocol='extensible', the default.")]),
         ...(learns || lines.length ? [table(COLUMNS, lines, { empty: "no task is being made ready on another worker" })] : []),
         ...(givenUp.length ? [el("h3", {}, "Stay where they are"), el("ul", {}, givenUp.map((words) => el("li", {}, words)))] : []),
       ),
