@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,9 +52,14 @@ def test_few_of_many_entries_are_copied_for_a_version() -> None:
     versions: Versions[int, int] = Versions()
     for key in range(20_000):
         versions.put(key, 0)
-    copied = []
-    for key in range(2_000):
-        versions.put(key, 1)
-        copied.append(len(versions.now()._lately))
-    assert max(copied) < 600
-    assert copied.count(0) <= 4, "and rarely all of them"
+    kept = []
+    tracemalloc.start()
+    try:
+        for key in range(1_200):
+            versions.put(key, 1)
+            kept.append(versions.now())
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert [version[0] for version in kept] == [1] * 1_200
+    assert taken / 1_200 < 30_000, "bytes: a copy of all entries takes twenty times as many"
