@@ -47,9 +47,13 @@ _MARKS: Final = [bytes([shared]) for shared in range(_ESCAPE)]
 _OF_A_JOB: Final = 6
 """The bytes of a job in a :class:`PackedTasks` apart from its name: an entry in ``sizes`` and one in ``counts``."""
 _OF_A_TASK: Final = 4
+_ONE: Final = struct.pack("<i", 1)
+"""A job of one task in ``counts``."""
 _BEFORE_ALL: Final = -2
 """The index before that of a planner: each job begins with it."""
 _MOST_BITS: Final = 32
+_FEW_BITS: Final = 10
+"""Numbers of at most so many bits are looked up in a table."""
 _OF_AN_ENTRY: Final = 500
 """About how much memory an entry of a cache takes besides its bytes."""
 
@@ -212,31 +216,41 @@ def _numbers(values: list[int]) -> bytes:
     return bytes([bits]) + int(digits.ljust(8 * size, "0"), 2).to_bytes(size, "big")
 
 
-_FEW_BITS: Final = 10
-
-
 @lru_cache(maxsize=_FEW_BITS)
 def _digits(bits: int) -> tuple[str, ...]:
     """All numbers of so many bits."""
     return tuple(f"{value:0{bits}b}" for value in range(2**bits))
 
 
-_ONE: Final = struct.pack("<i", 1)
 _COUNTS_OF_ONE: Final = _column(_numbers([0]))
 
 
 # ---- reading
 
 
+class _Column(NamedTuple):
+    """A column as it was sent."""
+
+    data: bytes
+    compressed: bool
+
+    def whole(self, name: str) -> bytes:
+        """:raises ValueError: naming the column, if it is malformed or too large"""
+        try:
+            return inflated(self.data, MOST) if self.compressed else self.data
+        except ValueError as wrong:
+            raise ValueError(f"{name} {wrong}") from None
+
+
 def _unpack(data: bytes, room: int) -> PackedTasks:
     columns = _columns(data)
-    names = _read_names(*_next(columns, "names"))
+    names = _read_names(_next(columns, "names"))
     jobs = len(names.sizes) // 2
-    counts = [fewer + 1 for fewer in _read_numbers(*_next(columns, "counts"), jobs, "counts")]
+    counts = [fewer + 1 for fewer in _read_numbers(_next(columns, "counts"), jobs, "counts")]
     tasks = sum(counts)
     if len(names.joined) + jobs * _OF_A_JOB + tasks * _OF_A_TASK > room:
         raise _too_large(room)
-    gaps = _read_numbers(*_next(columns, "indexes"), tasks, "indexes")
+    gaps = _read_numbers(_next(columns, "indexes"), tasks, "indexes")
     if next(columns, None) is not None:
         raise ValueError("has bytes behind its end")
     indexes = [gap - 1 for gap in gaps] if tasks == jobs else list(_indexes(counts, gaps))
@@ -248,32 +262,24 @@ def _unpack(data: bytes, room: int) -> PackedTasks:
     return make(names.joined, names.sizes, struct.pack(f"<{jobs}i", *counts), packed)
 
 
-def _columns(data: bytes) -> Iterator[tuple[bytes, bool]]:
-    """The bytes of each column, and whether they are compressed."""
+def _columns(data: bytes) -> Iterator[_Column]:
     at = 0
     while at < len(data):
         length, at = read_varint(data, at)
         end = at + length // 2
         if end > len(data):
             raise ValueError(f"length {length // 2} is too much for {len(data) - at} bytes")
-        yield data[at:end], length % 2 == 1
+        yield _Column(data[at:end], length % 2 == 1)
         at = end
 
 
-def _next(columns: Iterator[tuple[bytes, bool]], column: str) -> tuple[bytes, bool]:
+def _next(columns: Iterator[_Column], name: str) -> _Column:
     try:
         return next(columns)
     except StopIteration:
-        raise ValueError(f"{column} is missing") from None
+        raise ValueError(f"{name} is missing") from None
     except ValueError as wrong:
-        raise ValueError(f"{column}: {wrong}") from None
-
-
-def _whole(data: bytes, compressed: bool, column: str) -> bytes:
-    try:
-        return inflated(data, MOST) if compressed else data
-    except ValueError as wrong:
-        raise ValueError(f"{column} {wrong}") from None
+        raise ValueError(f"{name}: {wrong}") from None
 
 
 class _Names(NamedTuple):
@@ -283,13 +289,13 @@ class _Names(NamedTuple):
     sizes: bytes
 
 
-def _read_names(data: bytes, compressed: bool) -> _Names:
+def _read_names(column: _Column) -> _Names:
     """The same column comes from many workers where jobs are spread, and is then kept."""
-    return (_small_names if len(data) <= _SMALL else _make_names)(data, compressed)
+    return (_small_names if len(column.data) <= _SMALL else _make_names)(column)
 
 
-def _make_names(data: bytes, compressed: bool) -> _Names:
-    text = _whole(data, compressed, "names")
+def _make_names(column: _Column) -> _Names:
+    text = column.whole("names")
     marks = text.translate(None, _NO_MARKS)
     if len(text) + sum(marks) + (_OF_A_JOB - 1) * len(marks) > MOST:
         raise _too_large(MOST)
@@ -330,16 +336,16 @@ def _indexes(counts: list[int], gaps: list[int]) -> Iterator[int]:
         at += count
 
 
-def _read_numbers(data: bytes, compressed: bool, count: int, column: str) -> list[int]:
+def _read_numbers(column: _Column, count: int, name: str) -> list[int]:
     """:param count: how many there are"""
-    whole = _whole(data, compressed, column)
+    whole = column.whole(name)
     if not whole:
-        raise ValueError(f"{column} is empty")
+        raise ValueError(f"{name} is empty")
     bits, size = whole[0], -(-count * whole[0] // 8)
     if bits > _MOST_BITS:
-        raise ValueError(f"{column} can't have numbers of {bits} bits")
+        raise ValueError(f"{name} can't have numbers of {bits} bits")
     if len(whole) != 1 + size:
-        raise ValueError(f"{column} has {len(whole) - 1} bytes, {count} numbers of {bits} bits take {size}")
+        raise ValueError(f"{name} has {len(whole) - 1} bytes, {count} numbers of {bits} bits take {size}")
     if not bits:
         return [0] * count
     digits = bin(1 << 8 * size | int.from_bytes(whole[1:], "big"))[3:]
