@@ -16,7 +16,7 @@ from airflow_provider.values.model import NO_TASKS, Tasks, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining:
-    """The draining members of a round.
+    """The draining members of a round, and those that leave soon while they finish something.
 
     :param runs: what each of them runs and keeps
     :param waits: what has not started there and goes to others, by worker
@@ -42,8 +42,8 @@ class Draining:
         more = {worker: plus(share, back.get(worker, NO_TASKS)) for worker, share in self.runs.items()}
         return Draining(runs=more, waits=self.waits)
 
-    def beside(self, finished: Shares) -> Draining:
-        """A copy in which workers also finish these tasks."""
+    def with_finishing(self, finished: Shares) -> Draining:
+        """A copy with workers that finish these tasks without draining otherwise: members that leave soon."""
         more = {worker: tasks for worker, tasks in finished.items() if tasks}
         return Draining(runs=merged((self.runs, more)), waits=self.waits) if more else self
 

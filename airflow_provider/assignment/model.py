@@ -59,8 +59,9 @@ NONE_ELSEWHERE: Final = TriedElsewhere()
 
 
 GOES_ON_RANK: Final = 1
+"""The rank of what costs little to stop: a stream, which goes on from its checkpoint, and what lives on by itself."""
 BEGINS_AGAIN_RANK: Final = 2
-"""The ranks of running tasks: a stream goes on elsewhere from its checkpoint, a batch task begins again."""
+"""The rank of other running tasks: elsewhere they begin again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ LEARNER_MUTATIONS = (
     Mutation(
         name="has those that leave soon stop their batch tasks",
         module=f"{_LEARNERS}.settled",
-        edits=((".beside(round.finished_by_leaving(settled.kept))", ""),),
+        edits=((".with_finishing(round.finished_by_leaving(settled.kept))", ""),),
         plan="learners",
         broken=(_FINISHES,),
     ),

@@ -84,17 +84,6 @@ class LearnerRound(Round):
     renewed: frozenset[str] = frozenset()
     leaving_soon: frozenset[WorkerId] = frozenset()
 
-    def finished_by_leaving(self, kept: Shares) -> Shares:
-        """The running batch tasks of workers that leave soon: they finish these while another worker stays.
-
-        Not those that live on without them, nor planners, because one that plans again and again never ends.
-        """
-        leaving = self.leaving_soon & kept.keys() if self.staying else ()
-        ends = {
-            task for task, rank in self.revocation_rank.items() if rank == BEGINS_AGAIN_RANK and not task.is_planner
-        }
-        return {worker: kept[worker] & ends for worker in leaving}
-
     @property
     def staying(self) -> frozenset[WorkerId]:
         """Those that leave soon get none, either."""
@@ -103,6 +92,22 @@ class LearnerRound(Round):
     def has_state(self, task: TaskId) -> bool:
         """Whether a task is learned before it moves; a planner never is."""
         return task[0] in self.stateful and task[1] >= 0
+
+    def finished_by_leaving(self, kept: Shares) -> Shares:
+        """The running batch tasks of workers that leave soon: they finish these while another worker stays.
+
+        Not those that live on without them, nor planners, because one that plans again and again never ends.
+
+        :param kept: what each member keeps, as far as it is decided
+        """
+        leaving = self.leaving_soon & kept.keys() if self.staying else ()
+        ranks = self.revocation_rank
+        return {
+            worker: frozenset(
+                task for task in kept[worker] if ranks.get(task) == BEGINS_AGAIN_RANK and not task.is_planner
+            )
+            for worker in leaving
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def settle(
         difference=settled.difference,
         hand_over=handing,
         elsewhere=goes,
-        drains=settled.drains.with_more(handing.taken_back).beside(round.finished_by_leaving(settled.kept)),
+        drains=settled.drains.with_more(handing.taken_back).with_finishing(round.finished_by_leaving(settled.kept)),
         lost_work=settled.lost_work,
         kept=settled.kept,
         at_once=merged((warm, grouped(half_warm.items()), own_and_learned, goes.at_once)),
