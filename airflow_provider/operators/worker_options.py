@@ -173,7 +173,7 @@ def learners_of(given: object, protocol: ConnectProtocol) -> Learners:
     if given is not None and protocol is not ConnectProtocol.EXTENSIBLE:
         raise ValueError(
             f"learners: nothing is learned with connect_protocol={protocol.value!r}, nor in a declarative group: leave"
-            " connect_protocol and group_protocol out, or leave this out"
+            " out connect_protocol and group_protocol, or learners"
         )
     return _of_kind("learners", given, Learners)
 

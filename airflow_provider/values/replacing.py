@@ -22,7 +22,7 @@ else:
     def replaced(value: T, /, **changes: object) -> T:
         """Copy a value with some fields changed. It neither checks the values nor calls ``__post_init__``.
 
-        :raises KeyError: it has no such field; a TypeError if it is one of msgspec's values
+        :raises KeyError: it has no such field (TypeError: one of msgspec's values has none)
         """
         kind = type(value)
         replace = _REPLACERS.get(kind)

@@ -1,6 +1,6 @@
 """What is in ``golden/bytes-0.1.3.json``, in its order: what a coordinator keeps of its groups, and in it what workers
-say of themselves and what their assignors remember; and what the workers of a classic group send each other. The last
-is in ``golden/compressed-0.1.3.json`` compressed.
+say of themselves and what their assignors remember; and what the workers of a classic group send each other. In
+``golden/compressed-0.1.3.json`` they send each other the same in version 4.
 """
 
 from __future__ import annotations

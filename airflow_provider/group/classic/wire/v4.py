@@ -42,7 +42,7 @@ def encode_metadata(state: ExtensibleState) -> bytes:
     :raises LocalProtocolError: for a value that the format can't carry
     """
     sets = [state.owned, state.learning, state.ready, state.failed]
-    return _message(state.version, v3.metadata_table(state, _elsewhere), sets)
+    return _message(state.version, v3.metadata_table(state, _left_out), sets)
 
 
 def decode_metadata(data: bytes) -> ExtensibleState:
@@ -60,7 +60,7 @@ def encode_assignment(assignment: ExtensibleAssignment) -> bytes:
     :raises LocalProtocolError: for a value that the format can't carry
     """
     sets = [assignment.target or NOTHING, assignment.revoked, assignment.learning, assignment.learned]
-    return _message(assignment.version, v3.assignment_table(assignment, _elsewhere), sets)
+    return _message(assignment.version, v3.assignment_table(assignment, _left_out), sets)
 
 
 def decode_assignment(data: bytes) -> ExtensibleAssignment:
@@ -75,8 +75,8 @@ def decode_assignment(data: bytes) -> ExtensibleAssignment:
     return v3.assignment_from(version, table, sets.get)
 
 
-def _elsewhere(_tasks: PackedTasks) -> Piece | None:
-    """Sets of tasks are not in the head."""
+def _left_out(_tasks: PackedTasks) -> Piece | None:
+    """What stands in the head for a set of tasks: nothing."""
     return None
 
 

@@ -90,7 +90,7 @@ class WorkerStatus:
     :param awaits: for what of Airflow it waits since its membership was handed over; the condition says it in words
     :param learning: the tasks that it learns; here, because the records of those tasks are their owners'
     :param leaves_soon: it was asked to leave when its batch tasks have finished and others have learned the rest. It
-        keeps running all, unless it drains because nothing is learned in its group
+        goes on until then, unless it drains because nothing is learned in its group
     :param failed_warm_ups: why it has stopped learning some tasks, until something else happens to these there
     :param warm_up_deaths: for the next process under this name, until something else happens to these tasks there
     :param spark_ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
