@@ -377,10 +377,8 @@ class Attached:
             return
         self._starts[task] = world.starts(process, task, run.epoch)
         if not task.is_planner:
-            left = process.slots - sum(
-                taken for other, taken in self._taken.items() if self._execution.runs[other].is_endless
-            )
-            self._taken[task] = min(wanted_slots(run.work.config), max(1, left))
+            streams = [taken for other, taken in self._taken.items() if self._execution.runs[other].is_endless]
+            self._taken[task] = min(wanted_slots(run.work.config), max(1, process.slots - sum(streams)))
             invariants.no_more_slots_are_taken_than_there_are(process, self._taken)
         self.since[task] = world.clock.now
         far = self.warm_ups.take(task)

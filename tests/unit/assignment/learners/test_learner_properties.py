@@ -487,11 +487,8 @@ def check_who_leaves(this: LearnerRound, outcome: LearnerAssignment) -> None:
     learned = {task for lessons in this.learning.values() for task in lessons}
     begun = NO_TASKS.union(*(move.tasks for move in outcome.lessons))
     for worker in this.leaving_soon & this.owned.keys() if this.staying else ():
-        ends = {
-            task
-            for task in this.owned[worker]
-            if this.revocation_rank.get(task) == BEGINS_AGAIN_RANK and task.index >= 0
-        }
+        runs = {task for task in this.owned[worker] if this.revocation_rank.get(task) == BEGINS_AGAIN_RANK}
+        ends = {task for task in runs if not task.is_planner}
         superfluous = {task for task in ends if task not in this.configured or owned.count(task) > 1}
         assert not ends & begun
         assert not ends & outcome.revoked[worker] - learned - superfluous, "a batch task finishes where it runs"
