@@ -94,7 +94,7 @@ def test_each_view_shows_the_group_and_text_of_jobs_never_becomes_markup(
         browser.see("epoch 1", "w2 joined")
         browser.picture("page-epochs")
         browser.click("[data-view=learners]")
-        browser.see("not made ready before they move")
+        browser.see("no task is being made ready on another worker")
         assert browser.run("return document.images.length") == 0, "text of a job became markup"
 
 
