@@ -15,8 +15,8 @@ from typing import Final
 from airflow_provider.group.declarative.requests.request_channel import KafkaChannel
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind
 from airflow_provider.values.model import WorkerId
 from benchmarks.light_members import Heard, LightMember

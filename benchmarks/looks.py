@@ -27,8 +27,8 @@ from confluent_kafka import Producer
 from airflow_provider.assignment.model import Memory
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import (
     JobDefinition,

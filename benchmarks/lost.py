@@ -20,8 +20,8 @@ import pendulum
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import ControlAction, ControlRecord, JobDefinition, TaskState, WorkerPhase
 from airflow_provider.values.model import Tasks, WorkerId

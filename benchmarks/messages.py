@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.group.classic.wire import v1, v3
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState

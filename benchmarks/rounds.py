@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.leader.leader import lead
@@ -28,7 +28,7 @@ from airflow_provider.group.classic.member.events import JoinedMember
 from airflow_provider.group.classic.wire import LEARNING, columns, fields, v1
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
 from airflow_provider.state.records.envelope import decode, encode
-from airflow_provider.state.records.round_records import encoded_round
+from airflow_provider.state.records.round_bytes import encoded_round
 from airflow_provider.state.rounds import task_sets
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.rounds.reading import group_record_from_json

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import JobDefinition, TopicNames, decode
 from airflow_provider.state.views.task_progress.progress import job_progress

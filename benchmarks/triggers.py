@@ -23,7 +23,7 @@ from benchmarks.gauges import gauged, rss_mb, threads
 
 if TYPE_CHECKING:
     from airflow_provider.group.classic.member.state import MemberState
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics
     from airflow_provider.triggers.worker import WorkerTrigger
 
 _DEADLINE_S: Final = 300.0

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.servers.local_broker import LocalBroker
-from airflow_provider.state.metrics.room import room
+from airflow_provider.state.metrics.missing_slots import room
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.slots.capacity import slot_shortage
 from airflow_provider.state.views.task_progress.progress import converged

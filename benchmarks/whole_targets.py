@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.assignment import cooperative
+from airflow_provider.assignment import cooperative_assignor
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.declarative.assignors import CooperativeAssignor
@@ -96,7 +96,7 @@ def _classic(members: Targets, configured: Tasks, before: Targets) -> object:
     )
     assignment = {WorkerId(member): target.tasks for member, target in before.items()}
     memory = Memory(generation=GenerationId(1), assignment=assignment, members=frozenset(assignment))
-    return cooperative.assign(known, memory, policy=Deferred())
+    return cooperative_assignor.assign(known, memory, policy=Deferred())
 
 
 def _least_ms(*calls: Callable[[], object]) -> tuple[float, ...]:

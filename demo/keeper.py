@@ -1,7 +1,7 @@
 """Runs one command and ends it, with all processes that it left behind, as soon as its owner has ended.
 
 Started by :mod:`demo.processes` as a script of its own, so that it survives an owner that gets SIGKILL:
-``python keeper.py LOG_FILE COMMAND...``. It prints the command's process id as one line. After that each line of
+``python watchdog.py LOG_FILE COMMAND...``. It prints the command's process id as one line. After that each line of
 standard input is a number of seconds: end the command with SIGTERM and, that many seconds later, all that is left with
 SIGKILL. The end of the input (the owner has closed it, or has died) means the same as the number zero.
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import SUBMITTER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import Event, TaskState, TaskStatus
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import JobProgress, converged, job_progress

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.state.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.move_reasons import one_by_one
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from airflow_provider.values.replacing import replaced
 

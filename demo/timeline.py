@@ -7,8 +7,8 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from airflow_provider.state.records import TaskState
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.move_reasons import one_by_one
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import WorkerId
 from demo.report import LOST, Attempt, Kill
 

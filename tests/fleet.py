@@ -26,8 +26,8 @@ from airflow_provider.group.live.classic.leading import last_round
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot

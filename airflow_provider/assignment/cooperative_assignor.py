@@ -71,7 +71,7 @@ from airflow_provider.assignment.balancing.pools import Kinds, Pools, Work
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.lost import LostWork, judge
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
-from airflow_provider.assignment.moving.elsewhere import Elsewhere, elsewhere
+from airflow_provider.assignment.moving.failed_tasks import Elsewhere, elsewhere
 from airflow_provider.assignment.moving.moves import Difference, Shuffle, write_down
 from airflow_provider.assignment.moving.pace import pace
 from airflow_provider.assignment.policy import Policy

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.state.records import WorkerStatus
 from airflow_provider.values.model import Epoch, MemberId, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics
 
 KnowsGone = Callable[[WorkerStatus], bool]
 """Whether the worker that wrote this record has certainly ended, and runs nothing any more."""

@@ -20,7 +20,7 @@ from airflow_provider.kafka.topics.rights import Needs
 
 if TYPE_CHECKING:
     from airflow_provider.integration.one_shot import GroupSnapshot
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics
     from airflow_provider.state.views.jobs_view import JobsSnapshot
     from airflow_provider.state.views.status_view import StatusSnapshot
 

@@ -13,7 +13,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.connect.server import AllowedServers
-from airflow_provider.state.metrics.room import NO_ROOM, Room, room
+from airflow_provider.state.metrics.missing_slots import NO_ROOM, Room, room
 from airflow_provider.state.operations.operations import (
     AlterJob,
     HaltJob,
@@ -38,7 +38,7 @@ from airflow_provider.values.model import WorkerId
 
 if TYPE_CHECKING:
     from airflow_provider.group.declarative.requests.configuring import GroupSetting
-    from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics, Submission
 
 
 class SparkGroupHook(GroupAccess):

@@ -12,9 +12,9 @@ from anyio.from_thread import start_blocking_portal
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
-from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.rights import STEERER, STOPPER, SUBMITTER, Needs
+from airflow_provider.kafka.topics.topic_writer import GroupTopics, Submission
 from airflow_provider.state.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
 from airflow_provider.state.records import JobDefinition
 from airflow_provider.state.views.jobs_view import JobsSnapshot

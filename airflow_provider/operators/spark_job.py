@@ -33,7 +33,7 @@ from airflow_provider.integration.task_failures.patience import waited_out
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import PassingError
 from airflow_provider.operators.one_job import OneJobOperator
-from airflow_provider.operators.workers_after import workers_after
+from airflow_provider.operators.unstartable_workers import workers_after
 from airflow_provider.spark.job.config_schema import ConfigError, SchemaError, check_config_here
 from airflow_provider.spark.job.loading import JobCodeError
 from airflow_provider.state.records import JobDefinition, JobError, TaskKind

@@ -64,12 +64,12 @@ from airflow_provider.operators.worker_options import (
 )
 from airflow_provider.spark.connect.server import is_connect
 from airflow_provider.state.records import WorkerPhase
-from airflow_provider.triggers.continuing import is_of
+from airflow_provider.triggers.may_continue import is_of
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.values.model import ConnectProtocol
 from airflow_provider.values.saved import check_saved
+from airflow_provider.worker.endings.after_ending import Finding, Next, Process, what_next
 from airflow_provider.worker.endings.ending import Ending
-from airflow_provider.worker.endings.going_on import Finding, Next, Process, what_next
 from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
     DEFAULT_PROGRESS_S,

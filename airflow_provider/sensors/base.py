@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _RETRIES: Final = max(3, conf.getint("core", "default_task_retries", fallback=0))
 """What a sensor finds fails it without retries. They are only for Airflow's own mistake: its scheduler may take a
-resumed task for a killed one, and fail it (:mod:`airflow_provider.triggers.resuming`).
+resumed task for a killed one, and fail it (:mod:`airflow_provider.triggers.resume_delay`).
 """
 
 _RETRY_DELAY: Final = timedelta(seconds=10)

@@ -20,7 +20,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import LastingError
 from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
-from airflow_provider.triggers.resuming import pause_left_s
+from airflow_provider.triggers.resume_delay import pause_left_s
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.watching import answer_to
 from airflow_provider.values.saved import SAVED_VERSION, check_saved

@@ -27,18 +27,18 @@ from airflow_provider.kafka.event_loops.off_loop import off_loop
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.standing import group_so_far
 from airflow_provider.triggers.connections import Connection, connection_of
-from airflow_provider.triggers.continuing import Continuation, continuation_of, is_of
-from airflow_provider.triggers.resuming import pause_left_s
+from airflow_provider.triggers.may_continue import Continuation, continuation_of, is_of
+from airflow_provider.triggers.resume_delay import pause_left_s
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.values.model import Epoch
 from airflow_provider.values.saved import SAVED_VERSION, check_saved
+from airflow_provider.worker.endings.after_ending import Finding, Next, Process
 from airflow_provider.worker.endings.ending import KILLED, Ending
-from airflow_provider.worker.endings.going_on import Finding, Next, Process
 from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics
     from airflow_provider.state.views.status_view import StatusSnapshot
     from airflow_provider.worker.endings.ending import Outcome
     from airflow_provider.worker.holding import Held, Holding, Place

@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from airflow_provider.ui.access.refused_acts import note_refused
 from airflow_provider.ui.access.rights import may_see
 from airflow_provider.ui.bodies import LimitedBodies, is_json
-from airflow_provider.ui.routes import acting, defining, files, finding, questions
+from airflow_provider.ui.routes import action_routes, defining, files, finding, questions
 from airflow_provider.ui.world import World
 
 
@@ -24,7 +24,7 @@ def make_app(world: World) -> FastAPI:
         openapi_url=None,
     )
     app.state.world = world
-    for router in (files.router, questions.router, finding.router, acting.router, defining.router):
+    for router in (files.router, questions.router, finding.router, action_routes.router, defining.router):
         app.include_router(router)
 
     app.add_middleware(LimitedBodies)

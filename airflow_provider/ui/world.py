@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from airflow_provider.hooks.held_tasks import HeldTasks
 from airflow_provider.hooks.shown_connections import Connections
+from airflow_provider.hooks.unstarted_workers import HeldTasks
 from airflow_provider.integration.airflow_metadata.audit_log import note_in_audit_log
 from airflow_provider.integration.links import airflow_base_url
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions

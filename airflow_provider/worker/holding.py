@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.group.membership import GroupProtocol, KnowsGone, Memberships
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.values.model import Epoch
+from airflow_provider.worker.endings.after_ending import Finding, Next, Process, what_next
 from airflow_provider.worker.endings.ending import Outcome
-from airflow_provider.worker.endings.going_on import Finding, Next, Process, what_next
 from airflow_provider.worker.endings.handed_over import HandedOver
 from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.reporting.narrator import narrated

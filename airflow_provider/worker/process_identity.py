@@ -18,7 +18,7 @@ import socket
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.spark.local.driver_jvm.jvm import kill_ownerless_jvm, present_jvm
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.views.presence import is_same_process

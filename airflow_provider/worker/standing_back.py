@@ -22,15 +22,15 @@ from typing import Any, Final, Protocol
 from airflow_provider.assignment.model import Absence
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import ControlRecord, WorkerPhase
 from airflow_provider.state.views.presence import is_same_process, stay
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.model import NO_TASKS, Epoch
+from airflow_provider.worker.endings.after_ending import Next, Process, what_next
 from airflow_provider.worker.endings.confirmation import Confirmation
 from airflow_provider.worker.endings.ending import STOPPED, Ending, Outcome
-from airflow_provider.worker.endings.going_on import Next, Process, what_next
 from airflow_provider.worker.endings.reasons import ReasonsToEnd
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.settings import WorkerSettings

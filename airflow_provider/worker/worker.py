@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.assignment.model import Absence
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.views.presence import is_same_process
 from airflow_provider.state.views.task_progress.progress import may_run

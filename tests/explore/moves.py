@@ -55,7 +55,7 @@ from airflow_provider.group.classic.member.events import (
     Synced,
 )
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks
 
 

@@ -41,7 +41,7 @@ from airflow_provider.group.classic.member.events import (
 )
 from airflow_provider.group.classic.member.member import handle
 from airflow_provider.group.classic.member.state import StateChanges
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,

@@ -19,7 +19,7 @@ from simulation.rounds import Computed, read_round
 
 from airflow_provider.assignment.learners.model import DEFAULT_LIMITS
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.events import StopTasks
 from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId
 

@@ -34,7 +34,7 @@ from explore.values import (
 from airflow_provider.assignment.learners.model import READY
 from airflow_provider.group.classic.member.events import CoordinatorFound, LearnersReady, LearningProgressed, Started
 from airflow_provider.group.classic.member.state import MemberState
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import Event, LeaveRequested, TimerFired
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.model import WorkerId

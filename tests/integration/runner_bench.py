@@ -12,7 +12,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
-from airflow_provider.spark.local.sight import LOOK_S
+from airflow_provider.spark.local.spark_state import LOOK_S
 from airflow_provider.spark.runner import LastEvent, RunnerEvent, ServersSilent, SparkEnded, TaskFinished, TaskOrder
 from airflow_provider.values.model import Epoch, TaskId
 

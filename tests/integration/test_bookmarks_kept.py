@@ -12,8 +12,8 @@ from waiting import DEADLINE_S
 
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.topics.errors import PassingError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.triggers.asset_watchers import bookmarks
 from airflow_provider.triggers.asset_watchers.bookmarks import Bookmark

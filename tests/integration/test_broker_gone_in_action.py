@@ -22,13 +22,13 @@ from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics import clients
 from airflow_provider.kafka.topics.errors import HalfDoneError, UnsureError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.producer import NewRecord, TopicWriter
 from airflow_provider.kafka.topics.rights import RETRIER, STEERER, WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.operations.operations import HaltJob, RestartJob, StopTasks
 from airflow_provider.state.records import Halt, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.ui.access.visits import Visit
-from airflow_provider.ui.routes.acting import ToJob, ToTasks, pause_job, restart_job
+from airflow_provider.ui.routes.action_routes import ToJob, ToTasks, pause_job, restart_job
 from airflow_provider.ui.world import World
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 from demo.events import read_events

@@ -11,7 +11,7 @@ from runner_bench import BENCH, Events, counting, holding, let_go
 from standalone import StandaloneCluster
 from waiting import eventually
 
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 from airflow_provider.spark.runner import TaskFinished, TaskProgressed, TaskStarted
 from airflow_provider.spark.runners.local import LocalRunner
 

@@ -10,7 +10,7 @@ from fleet import Fleet
 from standalone import StandaloneCluster
 
 from airflow_provider.servers.local_broker import LocalBroker
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 from airflow_provider.state.records import TaskState
 from airflow_provider.values.model import TaskId, WorkerId
 

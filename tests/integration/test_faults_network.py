@@ -12,8 +12,8 @@ from waiting import eventually, slow_ms
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.model import TaskId, WorkerId

@@ -13,8 +13,8 @@ from waiting import DEADLINE_S
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.integration.one_shot import read_group
 from airflow_provider.kafka.topics.errors import BrokerAwayError, TopicTimeoutError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus

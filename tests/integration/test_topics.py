@@ -23,8 +23,8 @@ from airflow_provider.group.live.shared import watched_topics
 from airflow_provider.integration.one_shot import list_groups, read_group, submit_job
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicTimeoutError
-from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics, Submission
 from airflow_provider.state.records import (
     ActionEvent,
     ControlAction,

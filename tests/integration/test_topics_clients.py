@@ -16,8 +16,8 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.integration.one_shot import act, list_groups, read_group, submit_job
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import STEERER, STOPPER, WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import ActionEvent, ControlAction, ControlRecord
 from airflow_provider.state.views.topic_view import About
 from demo.events import read_events
@@ -93,7 +93,7 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings: Kafka
 
 FORK = """
 import asyncio, os, sys
-from airflow_provider.kafka.topics.group_topics import GroupTopics, Submission
+from airflow_provider.kafka.topics.topic_writer import GroupTopics, Submission
 from airflow_provider.integration.one_shot import read_group, submit_job
 from airflow_provider.state.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings

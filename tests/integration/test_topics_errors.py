@@ -32,8 +32,8 @@ from airflow_provider.kafka.topics.errors import (
     TopicError,
     TopicRightsError,
 )
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.servers.local_broker import LocalBroker
 from airflow_provider.state.records import TopicNames
 

@@ -10,7 +10,7 @@ from fleet import SHORT_SESSION, Fleet, MakeFleet, cospark, overlaps
 from waiting import DEADLINE_S
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.state.metrics.room import Room, room
+from airflow_provider.state.metrics.missing_slots import Room, room
 from airflow_provider.state.records import TaskKind, TaskState
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot

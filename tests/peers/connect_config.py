@@ -23,10 +23,10 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.reader import Record, TopicReader
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import JobDefinition, PlanRecord, TaskKind
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.topic_view import About

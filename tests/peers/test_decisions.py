@@ -1,7 +1,7 @@
 """Our assignor against Java's, round by round: the same memory and members give the same numbers and delays.
 
 In each round Java's leader is given our leader's memory, because the two choose different tasks to revoke on purpose
-(see ``assignment/cooperative.py``): from our decision, Java must go on in the same way.
+(see ``assignment/cooperative_assignor.py``): from our decision, Java must go on in the same way.
 
 Where the numbers differ on purpose, ours cost no more: in no round do more running tasks stop, are more tasks without
 an owner, or does the group wait longer than with Java's.
@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from referee import Referee
 
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.state.rounds.round_json import memory_to_json

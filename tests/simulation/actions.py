@@ -17,7 +17,7 @@ from simulation.world import World
 
 from airflow_provider.assignment.model import Absence
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.model import ConnectProtocol, TaskId, planner_of
 
 

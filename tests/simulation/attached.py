@@ -16,7 +16,7 @@ from simulation.sparks import STARTS_MS, Spark
 from simulation.status import TaskWord
 
 from airflow_provider.group.classic.member.state import MemberState
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.events import TasksFinished, TasksStopped
 from airflow_provider.spark import runner
 from airflow_provider.spark.job import FencedError

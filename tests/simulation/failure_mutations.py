@@ -38,7 +38,7 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="forgives a stream nothing",
-        module="airflow_provider.worker.tasks.runs.going_well",
+        module="airflow_provider.worker.tasks.runs.stream_health",
         edits=(("    if went_wrong and (", "    if False and ("),),
         unit_test="tests/unit/worker/tasks/test_execution_budgets.py",
     ),
@@ -87,13 +87,13 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="has a failed task tried where nothing is known to go well",
-        module="airflow_provider.state.blame.elsewhere",
+        module="airflow_provider.state.blame.tried_elsewhere",
         edits=(("if worker == home or not (anywhere or worker in self._able):", "if worker == home:"),),
         unit_test="tests/unit/state/blame/test_tried_elsewhere.py",
     ),
     Mutation(
         name="fails for good what fails where nothing goes well",
-        module="airflow_provider.state.blame.elsewhere",
+        module="airflow_provider.state.blame.tried_elsewhere",
         edits=(("anywhere = last.last_try and home not in self._able", "anywhere = False"),),
         unit_test="tests/unit/worker/tasks/test_execution_elsewhere.py",
     ),
@@ -117,7 +117,7 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="lets a failed task wait for the worker that was lost with it",
-        module="airflow_provider.assignment.cooperative",
+        module="airflow_provider.assignment.cooperative_assignor",
         edits=(("    difference = difference.without(goes.tasks)", "    difference"),),
         unit_test="tests/unit/assignment/moving/test_assignor_elsewhere.py",
     ),

@@ -22,13 +22,13 @@ HINT_MUTATIONS = (
     ),
     Mutation(
         name="forgets a hint that comes during a heartbeat",
-        module=f"{_MEMBERSHIP}.staying",
+        module=f"{_MEMBERSHIP}.heartbeats",
         edits=(("        if state.hinted:\n", "        if False:\n"),),
         unit_test=f"{_TESTS}::test_a_hint_during_an_unanswered_heartbeat_is_heeded_after_the_answer",
     ),
     Mutation(
         name="takes a hint for the truth",
-        module=f"{_MEMBERSHIP}.staying",
+        module=f"{_MEMBERSHIP}.heartbeats",
         edits=(("        member.heartbeat_soon()\n", '        member.set(rejoin_reason="a hint")\n'),),
         unit_test=f"{_TESTS}::test_who_reads_a_hint_sends_its_heartbeat_at_once",
     ),

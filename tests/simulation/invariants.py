@@ -18,7 +18,7 @@ from simulation.shares import shares_of
 from simulation.status import TaskWord
 
 from airflow_provider.group.classic.member.state import MemberState
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.events import StopTasks
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId

@@ -21,8 +21,8 @@ from airflow_provider.group.live.classic.leading import (
     unassigned_work,
     waits_in_vain,
 )
-from airflow_provider.state.blame.elsewhere import better_places
 from airflow_provider.state.blame.evidence import found_a_place
+from airflow_provider.state.blame.tried_elsewhere import better_places
 from airflow_provider.state.rounds.causes import TRIED_ELSEWHERE
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot

@@ -75,7 +75,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="counts a lease from when the answer came",
-        module=f"{MEMBERSHIP}.staying",
+        module=f"{MEMBERSHIP}.heartbeats",
         edits=(
             (
                 "        member.renew_lease(event.sent_at_ms)\n        member.set(attempts=0",
@@ -168,7 +168,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="leaves before its tasks have stopped",
-        module=f"{MEMBERSHIP}.staying",
+        module=f"{MEMBERSHIP}.heartbeats",
         edits=(
             (
                 "    if state.stopping or member.predecessor_may_run:\n",
@@ -181,7 +181,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="takes answers to another generation's heartbeats for its own",
-        module=f"{MEMBERSHIP}.staying",
+        module=f"{MEMBERSHIP}.heartbeats",
         edits=(
             (
                 "    if (event.member_id, event.generation) != (state.member_id, state.generation):\n        return\n",
@@ -278,7 +278,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="lets both owners of a task keep it",
-        module=f"{ASSIGNORS}.cooperative",
+        module=f"{ASSIGNORS}.cooperative_assignor",
         edits=(
             (
                 "duplicated=duplicated, created",
@@ -371,7 +371,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="believes what an earlier process of the worker said",
-        module="airflow_provider.state.records.status_topic.held_back",
+        module="airflow_provider.state.records.status_topic.worker_absence",
         edits=(("if word.epoch >= since or word.member_id == member or", "if True or"),),
         unit_test="tests/unit/group/live/classic/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
     ),

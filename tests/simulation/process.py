@@ -38,7 +38,7 @@ from airflow_provider.group.classic.member.member import handle
 from airflow_provider.group.classic.member.saved import resume, save
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.live.classic.ready_learners import ReadyLearners
 from airflow_provider.group.machine.events import (
     ArmTimer,

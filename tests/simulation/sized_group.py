@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from simulation import spark_invariants
 
-from airflow_provider.spark.local.sight import LOOK_S
+from airflow_provider.spark.local.spark_state import LOOK_S
 from airflow_provider.spark.runner import SparkEnded
 from airflow_provider.values.model import TaskId
 

@@ -31,7 +31,7 @@ from airflow_provider.assignment.model import Absence
 from airflow_provider.assignment.policy import Deferred, Policy
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.state.records import PlanRecord, WorkerStatus
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.task_progress.progress import configured

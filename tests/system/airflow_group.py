@@ -19,8 +19,8 @@ from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import STOPPER, WATCHER, WORKER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import (
     ControlAction,
     ControlRecord,
@@ -32,7 +32,7 @@ from airflow_provider.state.records import (
     TaskState,
     TaskStatus,
 )
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import WorkerId
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi, TaskInstance

@@ -13,7 +13,7 @@ from waiting import slow_ms
 
 from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.state.records import ControlAction, TaskKind, TaskState
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import TaskId, Tasks, WorkerId
 
 pytestmark = pytest.mark.side_by_side

@@ -14,7 +14,7 @@ from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.cli.main import main
 from airflow_provider.integration.one_shot import GroupSnapshot
 from airflow_provider.state.records import TaskKind, TaskState
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import TaskId, WorkerId
 
 pytestmark = pytest.mark.side_by_side

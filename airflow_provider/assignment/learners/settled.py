@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.assignment import cooperative
+from airflow_provider.assignment import cooperative_assignor
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.learners.under_way import HandOver, Lessons, hand_over, lessons_of
 from airflow_provider.assignment.policy import Policy
@@ -17,7 +17,7 @@ from airflow_provider.values.model import NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled(cooperative.Settled):
+class Settled(cooperative_assignor.Settled):
     """Who keeps what, before anything is balanced.
 
     :param hand_over: the tasks that are handed over or taken back, which are in none of the others
@@ -38,11 +38,11 @@ def settle(
     limits: Limits,
 ) -> Settled:
     """Decide everything that does not depend on shares."""
-    difference = cooperative.compare(round, memory.cooperative)
+    difference = cooperative_assignor.compare(round, memory.cooperative)
     lessons = lessons_of(round, memory)
     handing = hand_over(round, memory, limits, lessons, created=difference.created, lost=difference.lost)
     warm = merged((handing.handed, handing.taken_back))
-    settled = cooperative.settle(
+    settled = cooperative_assignor.settle(
         round, memory.cooperative, difference.without(all_of(warm)), max_delay_ms=policy.max_delay_ms, warm=warm
     )
     goes, own = settled.elsewhere, settled.own

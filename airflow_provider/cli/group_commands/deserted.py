@@ -6,7 +6,7 @@ from airflow_provider.cli.shared.terminal import complain
 from airflow_provider.integration.memberships.deserted import has_members
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.views.status_view import StatusSnapshot
 
 

@@ -23,7 +23,7 @@ from airflow_provider.kafka.group_requests.messages import GroupDescription
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.operations.operations import OperationError
 from airflow_provider.state.reports.groups.group_description import as_lines
 from airflow_provider.state.reports.groups.group_description_json import group_to_json

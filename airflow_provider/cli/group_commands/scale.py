@@ -20,7 +20,7 @@ from airflow_provider.integration.operator_parameters.parameters import scale_go
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, PassingError, TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.state.reports.groups.departures import departure_in_words
 from airflow_provider.state.views.slots.scaling import (

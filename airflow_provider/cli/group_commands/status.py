@@ -28,7 +28,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
-from airflow_provider.state.metrics.room import room
+from airflow_provider.state.metrics.missing_slots import room
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.times import span
 from airflow_provider.state.reports.durations import finished_times

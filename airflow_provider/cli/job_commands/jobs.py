@@ -23,8 +23,8 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import SUBMITTER
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.spark.job.config_schema import check_config_here
 from airflow_provider.spark.job.loading import JobCodeError

@@ -15,7 +15,7 @@ from airflow_provider.cli.shared.reading import group_opened, read_on
 from airflow_provider.cli.shared.terminal import complain, say
 from airflow_provider.integration.memberships.deserted import status_of_those_left
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.spark.connect.handle import QueryHandle
 from airflow_provider.spark.connect.server import TOKEN_ENV, AllowedServers, ConnectServer, ConnectUrlError
 from airflow_provider.spark.runners.watches import handle_of

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from airflow_provider.assignment import cooperative
-from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment import cooperative_assignor
+from airflow_provider.assignment.learners import extensible_assignor
 from airflow_provider.assignment.learners.model import LearnerAssignment, LearnerMemory, Limits
 from airflow_provider.assignment.model import GroupAssignment, LeaveReason, Memory
 from airflow_provider.assignment.policy import Policy
@@ -119,7 +119,7 @@ class _CooperativeLeader:
         self._named |= parsed.round.named
         this = replace(parsed.round, named=self._named & parsed.round.owned.keys())
         before = self._memory
-        decided = cooperative.assign(this, Memory() if parsed.restarts else before, policy=self._policy)
+        decided = cooperative_assignor.assign(this, Memory() if parsed.restarts else before, policy=self._policy)
         self._memory = decided.memory
         explained = explain(this, before, decided.moves, decided.memory)
         words = [*explained, *held_back(this, decided, self._policy)]
@@ -140,7 +140,7 @@ class _LearnersLeader:
         this = replace(parsed.round, named=self._named & parsed.round.owned.keys())
         before = self._memory
         memory = LearnerMemory() if parsed.restarts else before
-        decided = extensible.assign(this, memory, policy=self._policy, limits=self._limits)
+        decided = extensible_assignor.assign(this, memory, policy=self._policy, limits=self._limits)
         self._memory = decided.memory
         answer = {
             **assignment_to_json(decided),

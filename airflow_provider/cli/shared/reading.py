@@ -11,7 +11,7 @@ from typing import Final
 from airflow_provider.cli.shared.terminal import complain
 from airflow_provider.group.live.shared import reach
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 
 _PATIENCE_S: Final = 2.0
 

@@ -46,8 +46,8 @@ from airflow_provider.state.records.jobs_topic.slots import MOST_SLOTS
 from airflow_provider.state.rounds.policies import check_protocol
 from airflow_provider.values.group_protocol.learned_rule import LearnedRule
 from airflow_provider.values.model import ConnectProtocol, WorkerId
+from airflow_provider.worker.endings.after_ending import Next, Process, what_next
 from airflow_provider.worker.endings.ending import Outcome
-from airflow_provider.worker.endings.going_on import Next, Process, what_next
 from airflow_provider.worker.equipment import (
     DEFAULT_MAX_SPARK_DEATHS,
     DEFAULT_PROGRESS_S,

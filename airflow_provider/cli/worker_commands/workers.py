@@ -17,7 +17,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicTimeoutError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.state.operations.notes import of_leaving
 from airflow_provider.state.records import ControlAction, ControlRecord, WorkerPhase

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.group.live.topics_watch import TopicsWatch
 from airflow_provider.group.machine.events import (
@@ -33,10 +33,10 @@ from airflow_provider.group.machine.events import (
 from airflow_provider.group.machine.state import CommonState
 from airflow_provider.group.membership import Ended, HowEnded, MembershipListener, Saved
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.model import Tasks, WorkerId
-from airflow_provider.values.story import Story
+from airflow_provider.values.recent_events import Story
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from airflow_provider.group.declarative.requests.request_channel import KafkaCha
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicTimeoutError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.rights import WATCHER, Needs
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.reports.standing import Pace
 
 log: Final = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct, structs
 
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.settings import CommonSettings
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, LocalProtocolError, Tasks
 

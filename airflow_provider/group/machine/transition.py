@@ -6,7 +6,7 @@ import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.events import ArmTimer, Command, Fail, PublishAssignment, StartTasks, StopTasks
 from airflow_provider.group.machine.state import CommonChanges, CommonState
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, Epoch, Tasks

@@ -12,7 +12,7 @@ from typing import Final
 from airflow_provider.group.declarative.server.shard_records.reading import read_groups
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import RightsError, TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.values.in_short import in_short
 

@@ -26,7 +26,7 @@ from airflow_provider.values.memo import Memo
 if TYPE_CHECKING:
     from airflow_provider.kafka.topics.errors import TopicError
     from airflow_provider.kafka.topics.followed import FollowedTopics
-    from airflow_provider.state.rounds.record import GroupRecord
+    from airflow_provider.state.rounds.group_record import GroupRecord
     from airflow_provider.state.views.jobs_view import JobsSnapshot
     from airflow_provider.state.views.status_view import StatusSnapshot
 

@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.membership import MembershipSettings
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.event_loops.off_loop import REST, off_loop
 from airflow_provider.state.metrics import declared
-from airflow_provider.state.metrics.course import Course
+from airflow_provider.state.metrics.event_counts import Course
 from airflow_provider.state.metrics.gauges import gauges, gauges_of_removed
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.spokesman import spokesman
@@ -28,7 +28,7 @@ from airflow_provider.worker.reporting.observer import UNOBSERVED, Observer
 
 if TYPE_CHECKING:
     from airflow_provider.integration.stats.airflow_stats import Destination
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics
 
 log = logging.getLogger(__name__)
 

@@ -31,11 +31,11 @@ from airflow_provider.kafka.errors import (
     Fault,
     TransportError,
 )
-from airflow_provider.kafka.group_requests.ends import Connection, Ends
+from airflow_provider.kafka.group_requests.connection_limit import Openings
+from airflow_provider.kafka.group_requests.fair_turns import Turnstile
 from airflow_provider.kafka.group_requests.messages import NodeId
-from airflow_provider.kafka.group_requests.one_write import OneWrite
-from airflow_provider.kafka.group_requests.openings import Openings
-from airflow_provider.kafka.group_requests.turnstile import Turnstile
+from airflow_provider.kafka.group_requests.socket_closing import Connection, Ends
+from airflow_provider.kafka.group_requests.write_batching import OneWrite
 from airflow_provider.kafka.settings import KafkaSettings
 
 _SHARED_IDLE_MS: Final = 540_000  # brokers close after 600 s

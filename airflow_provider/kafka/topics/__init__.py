@@ -1,1 +1,1 @@
-"""Reads and writes the topics of a group, through :mod:`airflow_provider.kafka.topics.group_topics`."""
+"""Reads and writes the topics of a group, through :mod:`airflow_provider.kafka.topics.topic_writer`."""

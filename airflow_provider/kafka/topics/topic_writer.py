@@ -37,8 +37,8 @@ from airflow_provider.state.records import (
     worker_key,
 )
 from airflow_provider.state.records.jobs_topic.checkpoint_conf import without_effect
-from airflow_provider.state.records.round_records import EncodedRound, encoded_round, is_packed
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.records.round_bytes import EncodedRound, encoded_round, is_packed
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.leftovers import Leftovers, leftovers
 from airflow_provider.state.views.slots.scaling import Goal, ScaleDown, scale_down

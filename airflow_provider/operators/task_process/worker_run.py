@@ -25,15 +25,15 @@ from airflow_provider.kafka.topics.errors import PassingError, TopicError
 from airflow_provider.operators.task_process.loop_thread import LoopThread
 from airflow_provider.operators.task_process.tries import RUNNING, Tries
 from airflow_provider.state.records import WorkerPhase
-from airflow_provider.triggers.continuing import is_of
+from airflow_provider.triggers.may_continue import is_of
 from airflow_provider.values.model import Epoch
+from airflow_provider.worker.endings.after_ending import Finding, Next, Process
 from airflow_provider.worker.endings.ending import Ending
-from airflow_provider.worker.endings.going_on import Finding, Next, Process
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics
     from airflow_provider.state.views.status_view import StatusSnapshot
     from airflow_provider.worker.endings.ending import Outcome
 

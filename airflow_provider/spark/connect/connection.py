@@ -20,7 +20,7 @@ from airflow_provider.spark.connect.grpc_calls.calls import ANSWER_S
 from airflow_provider.spark.connect.server import TOKEN_ENV, ConnectSettings
 from airflow_provider.spark.connect.trouble import Trouble, text_of, trouble_of
 from airflow_provider.spark.local.errors import SparkAwayError, SparkGoneError, SparkStartError
-from airflow_provider.spark.local.sight import LOOK_S, Sight
+from airflow_provider.spark.local.spark_state import LOOK_S, Sight
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

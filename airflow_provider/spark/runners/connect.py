@@ -17,7 +17,7 @@ from airflow_provider.spark.job.allowed_applications import NO_APPLICATIONS, All
 from airflow_provider.spark.job.fencing import EndlessLease, Lease
 from airflow_provider.spark.job.session_conf import USUAL_CONF, AllowedConf
 from airflow_provider.spark.limits import UsedUpError
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
 from airflow_provider.spark.runners.connect_task_session import ConnectSession

@@ -18,7 +18,7 @@ from airflow_provider.spark.local.application.spark_application import (
 )
 from airflow_provider.spark.local.application.watch import look_at
 from airflow_provider.spark.local.driver_jvm.jvm_lease import LeaseLeft
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.spark.runners.attached_tasks.attached import AttachedRunner
 from airflow_provider.spark.runners.local_task_session import LocalSession, Pools

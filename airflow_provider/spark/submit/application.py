@@ -16,7 +16,7 @@ from airflow_provider.spark.local.application.time_zone import TIME_ZONE
 from airflow_provider.spark.local.errors import SparkStartError
 from airflow_provider.spark.local.pyspark_internals import home_of_spark
 from airflow_provider.spark.properties import submit_options
-from airflow_provider.spark.submit.kept import run_kept
+from airflow_provider.spark.submit.watched_command import run_kept
 
 _OF_THIS_PROCESS: Final = frozenset(
     {
@@ -66,7 +66,7 @@ def run_application(
     check: Callable[[], None],
     lease_left_s: Callable[[], float],
 ) -> int:
-    """Run it to its end. For the parameters see :func:`~airflow_provider.spark.submit.kept.run_kept`.
+    """Run it to its end. For the parameters see :func:`~airflow_provider.spark.submit.watched_command.run_kept`.
 
     :return: its exit code
     :raises NoSparkSubmitError: if there is no ``spark-submit``

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.submit import keeper
+from airflow_provider.spark.submit import watchdog
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -60,7 +60,7 @@ def run_kept(
 
 
 class KeptProcess:
-    """A command behind a :mod:`~airflow_provider.spark.submit.keeper`. At the end of its context it has ended."""
+    """A command behind a :mod:`~airflow_provider.spark.submit.watchdog`. At the end of its context it has ended."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class KeptProcess:
         self._lease_left_s = lease_left_s
         self._line = b""
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-S", keeper.__file__, *command],
+            [sys.executable, "-I", "-S", watchdog.__file__, *command],
             env=environment,
             cwd=folder,
             stdin=subprocess.PIPE,
@@ -98,7 +98,7 @@ class KeptProcess:
 
     def renew(self) -> None:
         """Say until when it may run."""
-        now = keeper.clock_ns()  # first: the lease may be extended later, but does not end earlier
+        now = watchdog.clock_ns()  # first: the lease may be extended later, but does not end earlier
         left_s = max(0.0, self._lease_left_s() - _MARGIN_S)
         self._tell("inf" if left_s == math.inf else str(now + int(left_s * 1e9)))
 

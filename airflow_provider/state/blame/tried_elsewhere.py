@@ -20,8 +20,8 @@ from typing import Final
 from airflow_provider.assignment.model import TriedElsewhere
 from airflow_provider.state.blame.evidence import able, found_a_place
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.state.records.status_topic.held_back import may_not_be_started
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.records.status_topic.worker_absence import may_not_be_started
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.status_view import StatusSnapshot

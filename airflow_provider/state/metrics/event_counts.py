@@ -12,7 +12,7 @@ from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.spokesman import spokesman
 from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.status_topic.failing import conflicts_since
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.status_view import StatusSnapshot, Step, Steps, steps_since
 from airflow_provider.state.views.task_progress.progress import converged
 from airflow_provider.values.model import Epoch, WorkerId

@@ -8,7 +8,7 @@ from itertools import chain
 from airflow_provider.state.metrics import declared
 from airflow_provider.state.metrics.declared import Metric
 from airflow_provider.state.metrics.lags import lags, lags_of_removed
-from airflow_provider.state.metrics.room import room
+from airflow_provider.state.metrics.missing_slots import room
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.waiting import waits_since_ms
 from airflow_provider.state.records import TaskKind, TaskState, TaskStatus

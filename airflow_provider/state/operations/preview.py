@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 1
 PACKED_VERSION: Final = 2
-"""Of rounds whose tasks are in a table (:mod:`~airflow_provider.state.records.round_records`)."""
+"""Of rounds whose tasks are in a table (:mod:`~airflow_provider.state.records.round_bytes`)."""
 NEWEST_VERSION: Final = PACKED_VERSION
 """The highest one that is read here. A worker says so in its record."""
 LARGEST_VALUE: Final = 16 * 1024 * 1024

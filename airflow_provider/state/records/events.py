@@ -15,8 +15,8 @@ from airflow_provider.assignment.model import Memory
 from airflow_provider.state.records.envelope import COUNT, TEXT, UnreadableRecordError, convert
 from airflow_provider.state.records.plain import Plain
 from airflow_provider.state.records.status_topic.task_status import TaskStatus
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.reading import group_record_from_json
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.rounds.round_json import memory_to_json
 from airflow_provider.values.model import WriteTasks, tasks_to_json
 

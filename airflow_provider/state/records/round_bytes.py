@@ -17,7 +17,7 @@ from typing import Final
 from airflow_provider.state.records.envelope import PACKED_VERSION, encode, encode_packed
 from airflow_provider.state.records.events import RebalanceEvent
 from airflow_provider.state.records.status_topic.worker_status import WorkerStatus
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.task_sets import TABLE, TaskSets
 from airflow_provider.values.model import WorkerId
 

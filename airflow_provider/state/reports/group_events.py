@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from airflow_provider.state.records import Event, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 from airflow_provider.state.records.status_topic.failing import begins_to_keep_failing
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import PLANNER_INDEX, TaskId, WorkerId
 
 _RUNS_KEPT: Final = 4

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from airflow_provider.assignment.model import Move, MoveReason
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.move_reasons import one_by_one, why
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import TaskId, WorkerId

@@ -11,8 +11,8 @@ from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, W
 from airflow_provider.state.reports.assets import AssetReport, added_up
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.state.reports.task_runs import run_to_json, task_runs
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.move_reasons import one_by_one
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.capacity import SlotShortage, slot_shortage
 from airflow_provider.state.views.status_view import StatusSnapshot

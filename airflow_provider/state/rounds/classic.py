@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from airflow_provider.assignment.learners.model import LearnerMemory
 from airflow_provider.assignment.model import Memory
+from airflow_provider.state.rounds.group_record import GroupRecord, epoch_from_json, fields_from_json, words_from_json
 from airflow_provider.state.rounds.policies import policy_from_json
-from airflow_provider.state.rounds.record import GroupRecord, epoch_from_json, fields_from_json, words_from_json
 from airflow_provider.state.rounds.round_json import (
     by_worker_from_json,
     learner_memory_from_json,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider.state.rounds.record import GroupRecord, fields_from_json
+from airflow_provider.state.rounds.group_record import GroupRecord, fields_from_json
 from airflow_provider.state.rounds.round_json import by_worker_from_json, shares_to_json
 from airflow_provider.state.rounds.task_sets import reader_of
 from airflow_provider.values.model import Tasks, WorkerId, WriteTasks, tasks_to_json, whole_from_json

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.rounds.declarative import DeclarativeRecord, is_declarative
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 
 
 def group_record_from_json(data: Mapping[str, Any]) -> GroupRecord:

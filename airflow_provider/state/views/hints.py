@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import NO_TASKS, Tasks
 
 _BEGINS_A_ROUND: Final = (WorkerPhase.JOINING, WorkerPhase.LEFT)

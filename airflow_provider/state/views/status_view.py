@@ -26,8 +26,8 @@ from airflow_provider.state.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.reading import group_record_from_json
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.state.views.hints import task_hints, worker_hints
 from airflow_provider.state.views.topic_view import About, TopicView, Unreadable, ignore_unreadable, read_value
 from airflow_provider.values.memo import Memo

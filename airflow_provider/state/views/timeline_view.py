@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from airflow_provider.assignment.model import Move
 from airflow_provider.state.records import ActionEvent, Event, RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.move_reasons import one_by_one, why
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 MOST_ATTEMPTS: Final = 10_000

@@ -27,7 +27,7 @@ from airflow_provider.state.views.slots.scaling import count
 from airflow_provider.state.views.task_progress.retrying import retried_in_words
 from airflow_provider.ui.access.rights import may_steer
 from airflow_provider.ui.access.visits import Visit
-from airflow_provider.ui.routes.doing import Done, done, steer
+from airflow_provider.ui.routes.audited_action import Done, done, steer
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import WorkerId
 

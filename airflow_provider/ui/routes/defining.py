@@ -16,7 +16,7 @@ from airflow_provider.state.records import JobDefinition, TaskKind
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.ui.access.rights import may_define, may_see_configs
 from airflow_provider.ui.access.visits import Visit
-from airflow_provider.ui.routes.doing import Done, done, steer
+from airflow_provider.ui.routes.audited_action import Done, done, steer
 from airflow_provider.ui.views.config_form import Declared, declared_by
 
 router: Final = APIRouter(prefix="/api")

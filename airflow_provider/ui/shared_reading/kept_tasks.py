@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from airflow_provider.state.records import PlanRecord
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import FoundTask, KnownPlan, found_tasks

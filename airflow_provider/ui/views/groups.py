@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from airflow_provider.spark.local.sight import Sight
-from airflow_provider.state.metrics.room import room
+from airflow_provider.spark.local.spark_state import Sight
+from airflow_provider.state.metrics.missing_slots import room
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.reports.groups.group_warnings import group_warnings
 from airflow_provider.state.reports.learners import given_up

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from airflow_provider.state.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
 from airflow_provider.state.records.status_topic.failing import keeps_failing, standing_error
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.shown_tasks import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import ControlRecord
 from airflow_provider.state.views.task_progress.progress import group_drained, why_idle
 from airflow_provider.values.model import Tasks

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.spark.attempts.failures import Mask
 from airflow_provider.spark.connect.server import ConnectServer
 from airflow_provider.spark.runners.driver_watch import DriverWatch

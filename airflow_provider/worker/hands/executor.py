@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.live.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.spark.job.checkpoint_folder import CheckpointError
 from airflow_provider.spark.runner import (
     LastEvent,
@@ -36,8 +36,8 @@ from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks
+from airflow_provider.values.recent_events import Story
 from airflow_provider.values.replacing import replaced
-from airflow_provider.values.story import Story
 from airflow_provider.worker.hands.log_levels import LogLevels
 from airflow_provider.worker.hands.orders import bare_order, order_of
 from airflow_provider.worker.hands.port import Released

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret, why_no_spark
 from airflow_provider.spark.connect.connection import ServerConnection
 from airflow_provider.spark.connect.handle import QueryHandle

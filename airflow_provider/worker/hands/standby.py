@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.views.task_progress.progress import has_failed, may_run, needs_running
 from airflow_provider.values.model import Epoch, TaskId, Tasks
 from airflow_provider.worker.hands.port import Released

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from airflow_provider.kafka.topics.errors import TooLargeError, TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import TaskStatus
 from airflow_provider.values.deadlines import DeadlineError, wait_at_most
 from airflow_provider.values.model import TaskId, WorkerId

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.spark.attempts.failures import Mask, nothing_secret
 from airflow_provider.spark.connect.server import NO_OTHERS, AllowedServers, ConnectServer
 from airflow_provider.spark.job.checkpoint_folder import TEMPORARY

@@ -12,13 +12,13 @@ from airflow_provider.state.records import TaskState, TaskStatus
 from airflow_provider.state.records.status_topic.failing import conflicts_since, keeps_failing
 from airflow_provider.state.reports.groups.group_warnings import group_warnings
 from airflow_provider.state.reports.narration import epoch_in_words
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.status_view import StatusSnapshot, steps_since
 from airflow_provider.state.views.topic_view import About
 from airflow_provider.values.model import Epoch, TaskId, WorkerId
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.topics.group_topics import GroupTopics
+    from airflow_provider.kafka.topics.topic_writer import GroupTopics
 
 log = logging.getLogger(__name__)
 

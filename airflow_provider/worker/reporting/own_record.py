@@ -10,7 +10,7 @@ from typing import Final
 from airflow_provider.assignment.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
 from airflow_provider.state.records.envelope import NEWEST_VERSION
 from airflow_provider.state.records.status_topic.awaited import Awaited

@@ -18,8 +18,8 @@ from airflow_provider.spark.runner import (
     TaskFinished,
     TaskStarted,
 )
-from airflow_provider.state.blame.elsewhere import HERE_AFTER_MS
 from airflow_provider.state.blame.evidence import LATELY_MS
+from airflow_provider.state.blame.tried_elsewhere import HERE_AFTER_MS
 from airflow_provider.state.records import (
     JobError,
     PlanRecord,
@@ -46,11 +46,11 @@ from airflow_provider.worker.tasks.events import (
     TimerFired,
     TopicsRead,
 )
-from airflow_provider.worker.tasks.runs.going_well import forgiven
 from airflow_provider.worker.tasks.runs.known_faults import IN_A_ROW_MS
 from airflow_provider.worker.tasks.runs.retry_pauses import conflict_pause_ms, retry_pause_ms, room_pause_ms
 from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.runs.stream_health import forgiven
 from airflow_provider.worker.tasks.state import Execution, ImpossibleEventError
 
 _LONG_CONFLICT_MS: Final = 600_000

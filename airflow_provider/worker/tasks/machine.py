@@ -29,7 +29,7 @@ Blame. Every end of an attempt has somebody to blame, and only that one pays. Er
 (``spark/attempts/blame.py``); the last event says who it is.
 
 - The task (TaskFailed, or its time limit): this uses one of its retries. The pauses before the next attempt grow
-  (``retry_pauses.py``). A stream gets its retries back by going well (``going_well.py``). What has no end is tried
+  (``retry_pauses.py``). A stream gets its retries back by going well (``stream_health.py``). What has no end is tried
   again as often as it takes, unless its job says how often.
 - Another writer of its checkpoint or table, often its predecessor (TaskConflicted): the task waits, and is tried
   again after growing pauses as often as it takes. It has not failed.

@@ -19,8 +19,8 @@ from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.attempts import on_time_over
 from airflow_provider.worker.tasks.commands import Inform, WriteProgress
 from airflow_provider.worker.tasks.events import TimerFired
-from airflow_provider.worker.tasks.runs.going_well import forgiven
 from airflow_provider.worker.tasks.runs.runs import TaskRun
+from airflow_provider.worker.tasks.runs.stream_health import forgiven
 from airflow_provider.worker.tasks.state import Execution
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.state.blame.elsewhere import RecentPlaces
 from airflow_provider.state.blame.evidence import Evidence
+from airflow_provider.state.blame.tried_elsewhere import RecentPlaces
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, WrittenAsset
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot

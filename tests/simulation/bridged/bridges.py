@@ -13,7 +13,7 @@ from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeClaims, BridgeLost, ToBridge
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.events import Event, LeaveRequested, TasksFinished, TasksStopped
 from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks

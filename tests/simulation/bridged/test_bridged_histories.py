@@ -12,10 +12,10 @@ from simulation.bridged.world import BridgedWorld
 from simulation.failing import HistoryError
 
 from airflow_provider.group.declarative.coordinator import values
-from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import BridgeClaims, ToBridge
 from airflow_provider.group.declarative.coordinator.handlers import bridging
 from airflow_provider.group.declarative.coordinator.turn import Turn
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
 from airflow_provider.values.model import Tasks
 

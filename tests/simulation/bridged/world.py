@@ -19,7 +19,7 @@ from simulation.process import Process as ClassicProcess
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.declarative.coordinator.events import BridgeClaims
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import Epoch, TaskId
 

@@ -10,7 +10,7 @@ from simulation.declarative.wire import Weather
 
 from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.group.declarative.member.state import Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.model import TaskId
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from airflow_provider.group.declarative.member.state import MembershipState, Pha
 from airflow_provider.group.declarative.protocol.model import AWAY, JOINING, CurrentAssignment
 from airflow_provider.group.declarative.protocol.units import tasks_of
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.events import Command, StartTasks, StopTasks
 from airflow_provider.state.records import WorkerStatus
 from airflow_provider.values.model import Epoch, MemberId, TaskId, Tasks, WorkerId

@@ -218,7 +218,7 @@ DECLARATIVE_MUTATIONS = (
     ),
     Mutation(
         name="does not report that all tasks have stopped",
-        module=f"{MEMBER}.staying",
+        module=f"{MEMBER}.heartbeats",
         edits=(
             (
                 "    member.stopped(event.tasks)\n    member.start_held()\n    member.acknowledge()\n    member.join_when_stopped()\n",
@@ -230,7 +230,7 @@ DECLARATIVE_MUTATIONS = (
     ),
     Mutation(
         name="does not take a task back that is assigned to it again",
-        module=f"{MEMBER}.staying",
+        module=f"{MEMBER}.heartbeats",
         edits=(
             ("    member.set(dropped=state.dropped | event.tasks & state.assigned - state.owned)\n", "    del state\n"),
         ),

@@ -16,7 +16,7 @@ from airflow_provider.group.declarative.member.events import (
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import HeartbeatAssignment
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.group.live.declarative.worker_assignors import absent_from
-from airflow_provider.state.records.status_topic.held_back import may_not_be_started
+from airflow_provider.state.records.status_topic.worker_absence import may_not_be_started
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import WorkerId
 

@@ -41,7 +41,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatResponse,
     ConnectGroupPrepareAssignmentResponse,
 )
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,

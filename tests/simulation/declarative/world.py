@@ -31,7 +31,7 @@ from airflow_provider.group.declarative.member.state import Phase
 from airflow_provider.group.declarative.protocol.wire.messages.apis import Reply, encode_request, request_of
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupAlterConfigsRequest
 from airflow_provider.group.declarative.server.migration.bridges import Bridges
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.status_topic.awaited import Awaited
 from airflow_provider.values.model import Epoch, MemberId, TaskId, WorkerId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Policy

@@ -9,7 +9,7 @@ from assignor_group import Group, changed, planners_in, started, stopped, tasks_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment import eager
+from airflow_provider.assignment import eager_assignor
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.values.model import WorkerId
 
@@ -107,8 +107,8 @@ def test_a_bridge_that_was_away_gets_its_own_again() -> None:
 @pytest.mark.parametrize("weight", [1, 4])
 def test_dealt_out_eagerly_it_has_the_share_of_all(weight: int) -> None:
     tasks = tasks_of({"a": 11})
-    dealt = eager.assign([BRIDGE, WorkerId("w")], tasks, Costs(stands_for={BRIDGE: weight}))
+    dealt = eager_assignor.assign([BRIDGE, WorkerId("w")], tasks, Costs(stands_for={BRIDGE: weight}))
     assert len(dealt[WorkerId("w")]) == len(tasks) // (weight + 1)
     assert dealt[BRIDGE] | dealt[WorkerId("w")] == tasks
     if weight == 1:
-        assert dealt == eager.assign([BRIDGE, WorkerId("w")], tasks)
+        assert dealt == eager_assignor.assign([BRIDGE, WorkerId("w")], tasks)

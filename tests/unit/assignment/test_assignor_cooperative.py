@@ -7,7 +7,7 @@ import json
 import pytest
 from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because, moves_because, started, stopped
 
-from airflow_provider.assignment import cooperative
+from airflow_provider.assignment import cooperative_assignor
 from airflow_provider.assignment.model import Load, Memory, MoveReason, Round
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Policy
 from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
@@ -421,4 +421,4 @@ class TestWhatIsReported:
             now_ms=0, generation=GenerationId(1), last_completed=GenerationId(0), configured=NO_TASKS, owned={}
         )
         with pytest.raises(ValueError, match="at least one member"):
-            cooperative.assign(nobody, Memory(), policy=IMMEDIATE)
+            cooperative_assignor.assign(nobody, Memory(), policy=IMMEDIATE)

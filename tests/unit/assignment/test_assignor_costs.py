@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment import cooperative, eager
+from airflow_provider.assignment import cooperative_assignor, eager_assignor
 from airflow_provider.assignment.balancing.by_cost import CostPool
 from airflow_provider.assignment.costs import NO_COSTS, Costs
-from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners import extensible_assignor
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred, Incremental, Policy
@@ -62,7 +62,7 @@ NOTHING = Memory()
 
 
 def assign(known: Round, memory: Memory = NOTHING, policy: Policy = IMMEDIATE) -> GroupAssignment:
-    return cooperative.assign(known, memory, policy=policy)
+    return cooperative_assignor.assign(known, memory, policy=policy)
 
 
 def rounds(known: Round) -> Iterator[tuple[Round, GroupAssignment]]:
@@ -135,14 +135,16 @@ def test_tasks_of_the_same_cost_are_shared_out_by_number(
     of = costing(*[cost] * (sum(owned) + new), left={index: cost / 2 for index in running if index < sum(owned)})
     known, memory = round_of(shares, of), Memory(generation=ONE, assignment=shares, members=frozenset(shares))
     by_number = replace(known, costs=NO_COSTS)
-    assert cooperative.assign(known, memory, policy=policy) == cooperative.assign(by_number, memory, policy=policy)
-    assert eager.assign(shares, known.configured, of) == eager.assign(shares, known.configured)
+    assert cooperative_assignor.assign(known, memory, policy=policy) == cooperative_assignor.assign(
+        by_number, memory, policy=policy
+    )
+    assert eager_assignor.assign(shares, known.configured, of) == eager_assignor.assign(shares, known.configured)
 
     def learners(round_: Round) -> LearnerRound:
         return LearnerRound(**round_.by_field)
 
     learned = LearnerMemory(cooperative=memory)
-    assert extensible.assign(learners(known), learned, policy=policy) == extensible.assign(
+    assert extensible_assignor.assign(learners(known), learned, policy=policy) == extensible_assignor.assign(
         learners(by_number), learned, policy=policy
     )
 
@@ -155,7 +157,7 @@ def test_an_assignment_ends_when_lpt_ends(of: list[float], slots: int, workers: 
     members = dict.fromkeys((W1, W2, W3)[:workers], NO_TASKS)
     machines = workers * slots
     shortest = max(max(of), sum(of) / machines)
-    for target in (assign(round_of(members, known)).target, eager.assign(members, frozenset(known.of), known)):
+    for target in (assign(round_of(members, known)).target, eager_assignor.assign(members, frozenset(known.of), known)):
         if len(set(of)) > 1:
             assert makespan(target, known) <= (2 - 1 / machines) * shortest * 1.000001
             assert makespan(target, known) <= 4 / 3 * best(of, machines) * 1.000001
@@ -247,7 +249,7 @@ def test_a_task_that_takes_all_slots_counts_for_all_of_them() -> None:
     target = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, of)).target
     assert [(len(tasks), len(tasks & a(0, 1))) for tasks in target.values()] == [(5, 1), (5, 1)]
     assert makespan(target, of) == 20
-    target = eager.assign((W1, W2), frozenset(of.of), of)
+    target = eager_assignor.assign((W1, W2), frozenset(of.of), of)
     assert [(len(tasks), len(tasks & a(0, 1))) for tasks in target.values()] == [(5, 1), (5, 1)]
 
 
@@ -263,7 +265,7 @@ def test_a_stream_with_all_slots_leaves_none_to_others() -> None:
     known = round_of({W1: frozenset({stream}), W2: NO_TASKS}, of, configured=frozenset({stream, *of.of}))
     for asked in (known, replace(known, stays=frozenset({stream}))):
         assert both_rounds(asked) == {W1: frozenset({stream}), W2: frozenset(of.of)}
-    assert eager.assign((W1, W2), known.configured, of) == both_rounds(known)
+    assert eager_assignor.assign((W1, W2), known.configured, of) == both_rounds(known)
 
 
 def test_a_worker_that_joins_gets_waiting_tasks_and_no_running_one() -> None:
@@ -320,7 +322,7 @@ def test_a_worker_that_returns_gets_its_tasks_unless_they_end_sooner_elsewhere()
 def test_each_worker_that_a_bridge_stands_for_has_one_slot() -> None:
     of = replace(costing(4, 3, 2, 1.5), slots={W2: 1}, stands_for={W1: 3})
     known = round_of({W1: NO_TASKS, W2: NO_TASKS}, of)
-    outcome = cooperative.assign(known, Memory(), policy=IMMEDIATE)
+    outcome = cooperative_assignor.assign(known, Memory(), policy=IMMEDIATE)
     assert {worker: len(tasks) for worker, tasks in outcome.target.items()} == {W1: 3, W2: 1}
 
 
@@ -334,7 +336,7 @@ def test_a_worker_whose_slots_are_full_of_streams_gets_no_other_tasks() -> None:
     waits = replace(known, owned={W1: streams | a(0, 1), W2: a(2, 3)})
     assert both_rounds(waits) == {W1: streams, W2: frozenset(of.of)}
     everywhere = replace(of, slots=dict.fromkeys((W1, W2), 0))
-    assert {len(tasks) for tasks in eager.assign((W1, W2), frozenset(of.of), everywhere).values()} == {2}
+    assert {len(tasks) for tasks in eager_assignor.assign((W1, W2), frozenset(of.of), everywhere).values()} == {2}
 
 
 class Told(Tasks):

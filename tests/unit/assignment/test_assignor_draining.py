@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.model import Absence, GroupAssignment, LeaveReason, Load, Memory, MoveReason, Round
 from airflow_provider.assignment.policy import Deferred, Policy
 from airflow_provider.values.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId

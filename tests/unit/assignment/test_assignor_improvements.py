@@ -1,4 +1,4 @@
-"""Where the assignor is better than Connect's, on purpose: one class for each name in ``cooperative.py``.
+"""Where the assignor is better than Connect's, on purpose: one class for each name in ``cooperative_assignor.py``.
 
 Of ``only-the-unknown-is-waited-for`` see :mod:`test_assignor_absences`.
 """
@@ -14,7 +14,7 @@ from itertools import islice
 import pytest
 from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, started, stopped, tasks_in, tasks_of
 
-from airflow_provider.assignment import cooperative
+from airflow_provider.assignment import cooperative_assignor
 from airflow_provider.assignment.model import Memory, MoveReason, Round
 from airflow_provider.assignment.policy import IMMEDIATE
 from airflow_provider.state.rounds.round_json import memory_from_json, memory_to_json
@@ -262,7 +262,7 @@ class TestSameInputSameResult:
     def test_the_order_of_what_comes_in_does_not_matter(self) -> None:
         rounds = [shuffled(random.Random(seed)) for seed in range(20)]
         memory = Memory(candidates=(W3,), revoked_in_previous=True, members=frozenset({W1, W2, W3}))
-        first, *others = [cooperative.assign(each, memory, policy=DEFERRED) for each in rounds]
+        first, *others = [cooperative_assignor.assign(each, memory, policy=DEFERRED) for each in rounds]
         assert changed(first)
         for other in others:
             assert other == first

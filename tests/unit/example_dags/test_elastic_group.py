@@ -9,7 +9,7 @@ from airflow_values import FakeTaskInstance
 
 from airflow_provider.example_dags import example_elastic_group as example
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.state.metrics.room import Room
+from airflow_provider.state.metrics.missing_slots import Room
 
 
 class Run(FakeTaskInstance):

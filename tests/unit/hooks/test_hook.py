@@ -24,7 +24,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.errors import BrokerAwayError, NoTopicError
 from airflow_provider.provider_info import get_provider_info
-from airflow_provider.state.metrics.room import NO_ROOM, Room
+from airflow_provider.state.metrics.missing_slots import NO_ROOM, Room
 from airflow_provider.state.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.state.reports.narration import epoch_in_words, tasks_in_words
 from airflow_provider.state.views.status_view import StatusSnapshot

@@ -15,7 +15,7 @@ from sqlalchemy import insert
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from airflow_provider.hooks.held_tasks import HeldTask, HeldTasks, held_tasks, why_held
+from airflow_provider.hooks.unstarted_workers import HeldTask, HeldTasks, held_tasks, why_held
 from airflow_provider.integration.airflow_api.task_instance import TaskPage
 
 FULL = HeldTask(state="scheduled", pool="spark", open_slots=0)
@@ -116,7 +116,7 @@ def airflow() -> Iterator[None]:
 
 @pytest.mark.usefixtures("airflow")
 def test_its_database_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider.hooks.held_tasks.team_of", {"off": "blue"}.get)
+    monkeypatch.setattr("airflow_provider.hooks.unstarted_workers.team_of", {"off": "blue"}.get)
     pages = {page("w", "off"), page("w"), page("v"), page("u"), page("nothing")}
     found = held_tasks(pages)
     assert found == {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.kafka.resting import Resting
+from airflow_provider.kafka.error_backoff import Resting
 
 
 def test_it_rests_twice_as_long_each_time_and_not_for_ever() -> None:

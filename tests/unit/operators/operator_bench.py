@@ -13,7 +13,7 @@ from airflow_provider.integration.lineage_events.lineage import LineageTeller
 from airflow_provider.integration.linking import FollowedLink
 from airflow_provider.integration.memberships.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import Submission
+from airflow_provider.kafka.topics.topic_writer import Submission
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.task_process.tries import Tries
@@ -22,8 +22,8 @@ from airflow_provider.state.records import JobDefinition
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import Epoch, TaskId
+from airflow_provider.worker.endings.after_ending import Finding, Process, what_next
 from airflow_provider.worker.endings.ending import Ending, Outcome
-from airflow_provider.worker.endings.going_on import Finding, Process, what_next
 from airflow_provider.worker.equipment import Equipment
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka_default")

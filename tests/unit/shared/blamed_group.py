@@ -7,7 +7,7 @@ from typing import Any
 
 from led_group import EPOCH, Group
 
-from airflow_provider.state.blame.elsewhere import better_places
+from airflow_provider.state.blame.tried_elsewhere import better_places
 from airflow_provider.state.records import StreamProgress, TaskFailure, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.values.model import MemberId, TaskId, WorkerId
 from airflow_provider.values.replacing import replaced

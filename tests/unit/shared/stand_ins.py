@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.membership import Ended
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.group_requests.messages import (
@@ -23,10 +23,10 @@ from airflow_provider.kafka.group_requests.messages import (
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.topics.feeds.feed import GroupFeed
-from airflow_provider.kafka.topics.group_topics import GroupTopics
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.producer import NewRecord
 from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import (

@@ -34,7 +34,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import BrokerAwayError
 from airflow_provider.state.records import TaskState
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.triggers import resuming
+from airflow_provider.triggers import resume_delay
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
@@ -92,11 +92,11 @@ class TestPause:
     """A task that is resumed within moments of deferring is taken for killed by Airflow's scheduler."""
 
     def test_the_pause_counts_from_the_deferral(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(resuming, "wall_ms", lambda: 100_000)
-        assert resuming.pause_left_s(100_000) == 7
-        assert resuming.pause_left_s(94_000) == 1
-        assert resuming.pause_left_s(0) == 0
-        assert resuming.pause_left_s(200_000) == 7, "another host's clock can't make it wait for ever"
+        monkeypatch.setattr(resume_delay, "wall_ms", lambda: 100_000)
+        assert resume_delay.pause_left_s(100_000) == 7
+        assert resume_delay.pause_left_s(94_000) == 1
+        assert resume_delay.pause_left_s(0) == 0
+        assert resume_delay.pause_left_s(200_000) == 7, "another host's clock can't make it wait for ever"
 
     async def test_work_waits_for_it_while_the_membership_goes_on(self) -> None:
         changed = asyncio.Event()
@@ -123,7 +123,7 @@ class TestPause:
     async def test_an_answer_at_once_is_told_when_it_is_over(
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(resuming, "PAUSE_MS", 300)
+        monkeypatch.setattr(resume_delay, "PAUSE_MS", 300)
         triggerer.topics.now(status=group_snapshot(3))
         trigger = GroupTrigger(
             kafka_conn_id="c",

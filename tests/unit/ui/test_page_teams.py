@@ -24,8 +24,8 @@ from group_records import record_of
 from page_bench import Page, StillCluster, StillTopics, StillWatches, make_page
 from page_routes import ABOUT_NO_GROUP, NOBODYS, ask
 
-from airflow_provider.hooks.held_tasks import HeldTask, HeldTasks
 from airflow_provider.hooks.shown_connections import Connections, Named, of_airflow
+from airflow_provider.hooks.unstarted_workers import HeldTask, HeldTasks
 from airflow_provider.integration import one_shot
 from airflow_provider.integration.airflow_api.airflow_teams import team_of
 from airflow_provider.integration.airflow_api.task_instance import TaskPage

@@ -10,7 +10,7 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, ME
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.state.records import WorkerPhase

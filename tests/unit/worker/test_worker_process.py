@@ -14,7 +14,7 @@ import psutil
 import pytest
 from waiting import DEADLINE_S, wait_until
 
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.spark.local.driver_jvm import jvm
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.values import procfs

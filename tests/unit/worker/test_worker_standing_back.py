@@ -23,7 +23,7 @@ from worker_life import A0, A1, ME, MEMBER, Life, living
 from airflow_provider.assignment.model import Absence, LeaveReason
 from airflow_provider.cli.group_commands.status import render
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.spark.connect.connection import ServerConnection
 from airflow_provider.spark.local.errors import SparkAwayError, SparkStartError
 from airflow_provider.spark.runners import local

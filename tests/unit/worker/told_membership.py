@@ -10,7 +10,7 @@ from typing import Final
 from waiting import eventually
 from worker_life import A0, A1, Life
 
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.membership import (
     Ended,
     HowEnded,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners import extensible_assignor
 from airflow_provider.assignment.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.group.classic.leader.leader_input import Call
@@ -29,7 +29,7 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
     """
     last = call.last_record
     learners = last.learner_memory if last is not None and last.learner_memory is not None else LearnerMemory()
-    return extensible.assign(
+    return extensible_assignor.assign(
         LearnerRound(
             **known.by_field,
             stateful=call.stateful,

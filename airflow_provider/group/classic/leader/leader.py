@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider.assignment import cooperative, eager
+from airflow_provider.assignment import cooperative_assignor, eager_assignor
 from airflow_provider.assignment.balancing.portions import uneven
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.learners.model import LearnerAssignment
@@ -220,7 +220,7 @@ def _decide(call: Call, states: Mapping[WorkerId, WorkerState], cause: Cause) ->
     kept = kept_of(owned, call.failed)
     known, memory = _known(call, owned, kept, cause)
     known = replace(known, costs=_costs(call, states))
-    return keeping(cooperative.assign(known, memory, policy=call.policy), kept.shares)
+    return keeping(cooperative_assignor.assign(known, memory, policy=call.policy), kept.shares)
 
 
 def _costs(call: Call, states: Mapping[WorkerId, WorkerState]) -> Costs:
@@ -278,7 +278,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId], costs: Costs) -> G
     running tasks, and stop them only now (KIP-415, downgrade). They join again, and get their tasks in the next round.
     """
     last = call.last_record
-    target = assigned = eager.assign(members, call.configured, costs)
+    target = assigned = eager_assignor.assign(members, call.configured, costs)
     if not _all_have_stopped(call):
         target, assigned = dict.fromkeys(members, NO_TASKS), _downgrade_assignment(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}

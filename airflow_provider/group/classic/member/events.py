@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import Command, Event
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode

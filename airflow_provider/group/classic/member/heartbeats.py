@@ -16,7 +16,7 @@ from airflow_provider.group.classic.member.learning import learn_nothing, may_le
 from airflow_provider.group.classic.member.reactions import Refusal, begin_again, gone, react
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.classic.member.transition import Transition
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.machine.events import (
     ConfigAdvanced,
     LeaveRequested,

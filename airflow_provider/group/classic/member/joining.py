@@ -20,7 +20,7 @@ from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.classic.member.transition import Transition
 from airflow_provider.group.classic.wire import CODECS
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.machine.events import Warn
 from airflow_provider.state.rounds.classic import epoch_of
 from airflow_provider.values.group_protocol.join_reasons import HAVE_STOPPED, STARTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider.group.classic.member.state import MemberState
 from airflow_provider.group.classic.wire import CONNECTS, LEARNING, extensible
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.model import (
     NO_GENERATION,
     NO_TASKS,

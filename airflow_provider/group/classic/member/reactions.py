@@ -9,7 +9,7 @@ from typing import Final
 from airflow_provider.group.classic.member.events import Request, RequestFailed, RequestRejected
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.classic.member.transition import Transition
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.group_protocol.join_reasons import OTHERS_BEGAN
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, MemberId, SubProtocol

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider.group.classic.member.lessons import NO_LESSONS, Lessons
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.model import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,

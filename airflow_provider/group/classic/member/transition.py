@@ -6,7 +6,7 @@ from airflow_provider.group.classic.member.events import StopLearning
 from airflow_provider.group.classic.member.lessons import NO_LESSONS
 from airflow_provider.group.classic.member.requests import Requesting
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.values.model import NO_GENERATION, UNKNOWN_MEMBER_ID, SubProtocol, Tasks
 
 

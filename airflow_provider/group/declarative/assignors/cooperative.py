@@ -1,8 +1,8 @@
 """The cooperative assignor: members keep their tasks, and only tasks that have to move are moved.
 
-It is KIP-415's assignment (:mod:`airflow_provider.assignment.cooperative`) for a group that a coordinator moves towards
-a target. As there, planners and tasks are balanced separately, lost tasks wait for their worker, and a policy of steps
-limits how many tasks are taken from workers. Differences:
+It is KIP-415's assignment (:mod:`airflow_provider.assignment.cooperative_assignor`) for a group that a coordinator
+moves towards a target. As there, planners and tasks are balanced separately, lost tasks wait for their worker, and a
+policy of steps limits how many tasks are taken from workers. Differences:
 
 - **The target is complete.** A task that is taken from one member is given to another in the same target; the
   coordinator makes sure that it does not run twice on the way. So there is no second round, and no growing delay
@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider.assignment.balancing.balance import NO_LIMIT
-from airflow_provider.assignment.cooperative import Settled, compare, settle
+from airflow_provider.assignment.cooperative_assignor import Settled, compare, settle
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.policy import Deferred, Incremental, Policy
 from airflow_provider.assignment.replanned import still_planned

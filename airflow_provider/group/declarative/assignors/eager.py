@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.assignment import eager
+from airflow_provider.assignment import eager_assignor
 from airflow_provider.group.declarative.assignors.client_assignor import (
     Assignment,
     Group,
@@ -38,7 +38,7 @@ class EagerAssignor:
 
         :raises ValueError: the group has no members
         """
-        dealt = eager.assign([WorkerId(member) for member in group.members], group.configured, group.costs)
+        dealt = eager_assignor.assign([WorkerId(member) for member in group.members], group.configured, group.costs)
         return Assignment(members={MemberId(member): MemberTarget(tasks=tasks) for member, tasks in dealt.items()})
 
     def on_assignment(self, assignment: MemberTarget) -> int | None:  # noqa: ARG002  # no task is ever delayed

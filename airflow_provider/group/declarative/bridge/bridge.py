@@ -20,14 +20,14 @@ from airflow_provider.group.classic.member.state import MemberState
 from airflow_provider.group.declarative.bridge.talk import BridgeTalk, still_claimed
 from airflow_provider.group.declarative.coordinator.events import BridgeAsks, BridgeClaims, ToBridge
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.live.classic.classic_member import GroupMember
 from airflow_provider.group.live.classic.leading import last_round
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.envelope import NEWEST_VERSION
 from airflow_provider.state.rounds.classic import ClassicRecord

@@ -17,7 +17,7 @@ from airflow_provider.group.declarative.coordinator.events import (
     ToBridge,
 )
 from airflow_provider.group.declarative.server.migration.bridges import PutWord
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.group_protocol.bridge import BRIDGE, bridge_url
 from airflow_provider.values.model import Epoch, TaskId, Tasks

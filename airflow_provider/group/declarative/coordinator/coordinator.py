@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import (
     BridgeClaims,
     BridgeLost,
@@ -54,6 +53,7 @@ from airflow_provider.group.declarative.coordinator.handlers.heartbeat import on
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.group.declarative.coordinator.turn import Turn
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk
 from airflow_provider.group.declarative.coordinator.values import epoch_record
 from airflow_provider.group.declarative.protocol.model import JOINING, GroupEpoch, MemberState
 from airflow_provider.group.declarative.protocol.wire.messages.apis import RequestBody

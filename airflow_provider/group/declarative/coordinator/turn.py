@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider.group.declarative.coordinator import values
-from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import Effects, Reply, RequestId
 from airflow_provider.group.declarative.coordinator.group_state import GroupState
 from airflow_provider.group.declarative.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer, Timers
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk
 from airflow_provider.group.declarative.protocol.model import (
     CurrentAssignment,
     GroupEpoch,

@@ -24,7 +24,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     PreparedMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import MemberId, TaskId, WorkerId
 
 

@@ -20,7 +20,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     InstalledMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import Command, Event
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.values.model import ConfigOffset, Tasks

@@ -16,7 +16,7 @@ from airflow_provider.group.declarative.member.events import (
 )
 from airflow_provider.group.declarative.member.state import Phase
 from airflow_provider.group.declarative.member.transition import Transition
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.machine.events import (
     ConfigAdvanced,
     LeaveRequested,

@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_provider.group.declarative.member import answers, assigning, staying
+from airflow_provider.group.declarative.member import answers, assigning, heartbeats
 from airflow_provider.group.declarative.member.events import (
     AssignmentComputed,
     AssignorsChanged,
@@ -110,8 +110,8 @@ _LATE: Final = (
 
 TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
     _INITIAL: rules(
-        on(Started, staying.on_started, _JOINING),
-        on(Resumed, staying.on_resumed, _JOINING, _STABLE),
+        on(Started, heartbeats.on_started, _JOINING),
+        on(Resumed, heartbeats.on_resumed, _JOINING, _STABLE),
     ),
     _JOINING: rules(
         on(HeartbeatAnswered, answers.on_heartbeat_answered, _JOINING, _STABLE, _FENCED, _FAILED),
@@ -121,12 +121,12 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(RequestFailed, answers.on_request_failed, _JOINING),
         on(DelaySet, late, _JOINING),
         on(AssignorsChanged, _note_assignors, _JOINING),
-        on(ConfigAdvanced, staying.on_config_advanced, _JOINING),
-        on(TasksStopped, staying.on_tasks_stopped, _JOINING),
-        on(TasksFinished, staying.on_tasks_finished, _JOINING),
+        on(ConfigAdvanced, heartbeats.on_config_advanced, _JOINING),
+        on(TasksStopped, heartbeats.on_tasks_stopped, _JOINING),
+        on(TasksFinished, heartbeats.on_tasks_finished, _JOINING),
         on(TasksDue, late, _JOINING),
-        on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
-        on(TimerFired, staying.on_timer, _JOINING),
+        on(LeaveRequested, heartbeats.on_leave_requested, _LEAVING, _LEFT),
+        on(TimerFired, heartbeats.on_timer, _JOINING),
     ),
     _STABLE: rules(
         on(HeartbeatAnswered, answers.on_heartbeat_answered, _STABLE, _JOINING, _FENCED, _FAILED),
@@ -134,29 +134,29 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
         on(AssignmentComputed, assigning.on_assignment_computed, _STABLE),
         on(InstallAnswered, assigning.on_install_answered, _STABLE),
         on(RequestFailed, answers.on_request_failed, _STABLE),
-        on(DelaySet, staying.on_delay_set, _STABLE),
-        on(AssignorsChanged, staying.on_assignors_changed, _STABLE),
-        on(ConfigAdvanced, staying.on_config_advanced, _STABLE),
-        on(TasksStopped, staying.on_tasks_stopped, _STABLE),
-        on(TasksFinished, staying.on_tasks_finished, _STABLE),
-        on(TasksDue, staying.on_tasks_due, _STABLE),
-        on(LeaveRequested, staying.on_leave_requested, _LEAVING),
-        on(TimerFired, staying.on_timer, _STABLE),
+        on(DelaySet, heartbeats.on_delay_set, _STABLE),
+        on(AssignorsChanged, heartbeats.on_assignors_changed, _STABLE),
+        on(ConfigAdvanced, heartbeats.on_config_advanced, _STABLE),
+        on(TasksStopped, heartbeats.on_tasks_stopped, _STABLE),
+        on(TasksFinished, heartbeats.on_tasks_finished, _STABLE),
+        on(TasksDue, heartbeats.on_tasks_due, _STABLE),
+        on(LeaveRequested, heartbeats.on_leave_requested, _LEAVING),
+        on(TimerFired, heartbeats.on_timer, _STABLE),
     ),
     _LEAVING: rules(
-        on(HeartbeatAnswered, staying.on_answer_while_leaving, _LEAVING, _LEFT, _FENCED, _FAILED),
+        on(HeartbeatAnswered, heartbeats.on_answer_while_leaving, _LEAVING, _LEFT, _FENCED, _FAILED),
         on(PrepareAnswered, late, _LEAVING),
         on(AssignmentComputed, late, _LEAVING),
         on(InstallAnswered, late, _LEAVING),
-        on(RequestFailed, staying.on_failed_while_leaving, _LEAVING),
+        on(RequestFailed, heartbeats.on_failed_while_leaving, _LEAVING),
         on(DelaySet, late, _LEAVING),
         on(AssignorsChanged, _note_assignors, _LEAVING),
         on(ConfigAdvanced, late, _LEAVING),
-        on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING),
-        on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING),
+        on(TasksStopped, heartbeats.on_task_ended_while_leaving, _LEAVING),
+        on(TasksFinished, heartbeats.on_task_ended_while_leaving, _LEAVING),
         on(TasksDue, late, _LEAVING),
         on(LeaveRequested, late, _LEAVING),
-        on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
+        on(TimerFired, heartbeats.on_timer_while_leaving, _LEAVING, _LEFT),
     ),
     _LEFT: ended(_LEFT, *_LATE),
     _FENCED: ended(_FENCED, *_LATE),

@@ -13,7 +13,7 @@ from airflow_provider.group.declarative.assignors.client_assignor import Assignm
 from airflow_provider.group.declarative.assignors.facts import known_absences
 from airflow_provider.group.declarative.protocol.model import GroupEpoch
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.in_short import in_short
 from airflow_provider.values.model import NO_TASKS, ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider.group.declarative.member.requests import Requesting
 from airflow_provider.group.declarative.member.state import Assigning, Phase
 from airflow_provider.group.declarative.protocol.model import JOINING
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.settings import by_a_slower_clock
 from airflow_provider.values.model import NO_TASKS, Tasks
 

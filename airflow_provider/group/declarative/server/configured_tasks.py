@@ -10,9 +10,9 @@ from typing import Final
 
 from airflow_provider.group.declarative.server.migration.classic_workers import Seen, look_at
 from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.error_backoff import Resting
 from airflow_provider.kafka.event_loops.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.kafka.event_loops.own_loop import OwnLoop
-from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError
 from airflow_provider.kafka.topics.followed import FollowedTopics

@@ -33,7 +33,7 @@ from airflow_provider.group.declarative.server.shard_records.kafka_log import Ka
 from airflow_provider.group.declarative.server.shard_topics import ShardTopics
 from airflow_provider.group.declarative.server.topic_watch import TopicWatch
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.resting import Resting
+from airflow_provider.kafka.error_backoff import Resting
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.kafka.topics.administration.lasting_admin import LastingAdmin
 from airflow_provider.kafka.topics.client_errors import UNKNOWN_TOPIC, tell

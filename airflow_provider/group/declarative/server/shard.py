@@ -24,7 +24,7 @@ from airflow_provider.group.declarative.server.request_handling.held import Held
 from airflow_provider.group.declarative.server.request_handling.inbox import Inbox
 from airflow_provider.group.declarative.server.request_handling.oversized import Oversized
 from airflow_provider.group.declarative.server.request_handling.serving import Clock, Serving
-from airflow_provider.kafka.resting import Resting
+from airflow_provider.kafka.error_backoff import Resting
 from airflow_provider.kafka.topics.errors import TopicError
 from airflow_provider.kafka.trouble import Trouble
 

@@ -35,7 +35,7 @@ from airflow_provider.group.classic.member.events import (
 from airflow_provider.group.classic.member.member import handle
 from airflow_provider.group.classic.member.saved import save
 from airflow_provider.group.classic.member.state import MemberState, Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.live.classic.gone import GoneMembers
 from airflow_provider.group.live.classic.leader_records import LeaderRecords
 from airflow_provider.group.live.classic.leader_watch import LeaderWatch
@@ -50,7 +50,7 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.group_requests.messages import NodeId
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.topics.errors import NoTopicError, TopicError, TopicRenewedError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.task_progress.progress import spoken_epoch
 from airflow_provider.state.views.topic_view import About

@@ -18,7 +18,7 @@ from airflow_provider.group.membership import KnowsGone, MembershipListener, Sav
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.group_requests.transport import GroupTransport
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.values.saved import CLASSIC, check_group_protocol
 
 LookBefore = Callable[[KafkaSettings, str, GroupTopics], Awaitable[None]]

@@ -18,7 +18,7 @@ from airflow_provider.group.membership import KnowsGone
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.group_requests.messages import NodeId
 from airflow_provider.kafka.group_requests.transport import GroupTransport
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import MemberId, WorkerId
 

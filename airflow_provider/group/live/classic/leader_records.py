@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.state.records.round_records import EncodedRound
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
+from airflow_provider.state.records.round_bytes import EncodedRound
 from airflow_provider.state.rounds.classic import ClassicRecord
 
 log: Final = logging.getLogger(__name__)

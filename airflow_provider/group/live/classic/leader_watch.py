@@ -18,9 +18,9 @@ from airflow_provider.group.live.classic.leading import (
 )
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.event_loops.off_loop import REST, SETTLE_S, off_loop
-from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.state.blame.elsewhere import better_places
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.blame.evidence import found_a_place
+from airflow_provider.state.blame.tried_elsewhere import better_places
 from airflow_provider.state.rounds.causes import TRIED_ELSEWHERE
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot

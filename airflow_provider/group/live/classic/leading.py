@@ -20,13 +20,13 @@ from airflow_provider.group.classic.member.events import AssignmentComputed, Joi
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.event_loops.off_loop import off_loop
-from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.state.blame.elsewhere import tried_elsewhere
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
+from airflow_provider.state.blame.tried_elsewhere import tried_elsewhere
 from airflow_provider.state.records import TaskState, WorkerStatus
-from airflow_provider.state.records.status_topic.held_back import may_not_be_started, written_absences
+from airflow_provider.state.records.status_topic.worker_absence import may_not_be_started, written_absences
 from airflow_provider.state.rounds.causes import names_in_short
 from airflow_provider.state.rounds.classic import ClassicRecord, newer
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.unchanged_rounds import hold_back_ms
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.costs import costs_of

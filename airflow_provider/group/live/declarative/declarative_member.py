@@ -42,7 +42,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.group.declarative.requests.request_channel import NoReplyError, RequestChannel
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.live.declarative.worker_assignors import WorkerAssignors
 from airflow_provider.group.live.driving import Driving
 from airflow_provider.group.live.silence import Silence
@@ -50,7 +50,7 @@ from airflow_provider.group.machine.events import Command, ConfigAdvanced, Event
 from airflow_provider.group.membership import MembershipListener, MembershipView, Saved
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.topics.errors import TopicError
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.state.views.task_progress.progress import needs_running
 from airflow_provider.state.views.topic_view import About

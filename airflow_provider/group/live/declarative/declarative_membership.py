@@ -20,7 +20,7 @@ from airflow_provider.group.live.shared import shared_channel
 from airflow_provider.group.membership import KnowsGone, MembershipListener, Saved
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.values.model import MemberId
 from airflow_provider.values.saved import CONNECT, check_group_protocol

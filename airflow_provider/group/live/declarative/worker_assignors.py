@@ -32,9 +32,9 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.event_loops.off_loop import off_loop
-from airflow_provider.kafka.topics.group_topics import GroupTopics
-from airflow_provider.state.blame.elsewhere import better_places, tried_elsewhere
-from airflow_provider.state.records.status_topic.held_back import may_not_be_started, written_absences
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
+from airflow_provider.state.blame.tried_elsewhere import better_places, tried_elsewhere
+from airflow_provider.state.records.status_topic.worker_absence import may_not_be_started, written_absences
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
 from airflow_provider.state.views.slots.costs import costs_of
 from airflow_provider.state.views.status_view import StatusSnapshot

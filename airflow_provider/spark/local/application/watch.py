@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_provider.spark.local.application.cluster import is_local
 from airflow_provider.spark.local.application.spark_application import RunningSpark
 from airflow_provider.spark.local.application.standalone import MasterSays, ask_master
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

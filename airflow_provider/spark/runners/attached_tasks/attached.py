@@ -18,7 +18,7 @@ from airflow_provider.spark.job.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job.loading import load_job
 from airflow_provider.spark.job.planning import SESSION_KEY
 from airflow_provider.spark.limits import UsedUpError
-from airflow_provider.spark.local.sight import LOOK_S, Sight
+from airflow_provider.spark.local.spark_state import LOOK_S, Sight
 from airflow_provider.spark.runner import (
     LastEvent,
     NoSparkToWarmUp,

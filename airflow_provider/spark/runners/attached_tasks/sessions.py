@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from airflow_provider.spark.attempts.run_attempt import TaskSession
 from airflow_provider.spark.local.errors import SparkGoneError
 from airflow_provider.spark.local.job_counts import JobCounts
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 from airflow_provider.spark.runner import TaskOrder
 
 

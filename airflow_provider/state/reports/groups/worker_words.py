@@ -6,7 +6,7 @@ from typing import Final
 
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.status_topic.awaited import Awaited
-from airflow_provider.state.records.status_topic.held_back import waits_for_airflow
+from airflow_provider.state.records.status_topic.worker_absence import waits_for_airflow
 from airflow_provider.state.reports.groups.group_description import how_it_is, state_in_words
 from airflow_provider.state.views.presence import lost, stands_back
 from airflow_provider.state.views.status_view import StatusSnapshot

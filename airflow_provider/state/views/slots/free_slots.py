@@ -13,10 +13,10 @@ from airflow_provider.assignment.learners.excess import Excess
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.shares import Numbers, Shares, merged, minus, plus
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
-from airflow_provider.state.records.status_topic.held_back import may_not_be_started
+from airflow_provider.state.records.status_topic.worker_absence import may_not_be_started
 from airflow_provider.state.rounds.causes import FREE_SLOT, OTHER_SLOTS, WAITS_AT_DRAINING
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.costs import costs_of, slots_of
 from airflow_provider.state.views.slots.learned_jobs import learned_jobs

@@ -22,7 +22,7 @@ from airflow_provider.state.records import (
     WorkerStatus,
 )
 from airflow_provider.state.records.status_topic.failing import keeps_failing, standing_error
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.status_view import StatusSnapshot

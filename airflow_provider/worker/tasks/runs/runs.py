@@ -51,7 +51,7 @@ class TaskRun(Struct, Counted, frozen=True, kw_only=True):
 
     :param attempt: the number of the present or next start, from 1
     :param alone: whether it was started alone on trial, and with nothing beside it if that is wanted
-    :param forgiven: how many of the failures no longer count (``going_well.py``)
+    :param forgiven: how many of the failures no longer count (``stream_health.py``)
     :param acquitted: of how many deaths of Spark it has been acquitted
     :param conflicts: how many attempts in a row another writer has ended
     :param conflict_since_ms: when the first of them began (wall clock); None: there was none

@@ -14,7 +14,7 @@ from airflow_provider.assignment.balancing import pools
 from airflow_provider.assignment.balancing.by_size import OfSize, Room, pools_by_size
 from airflow_provider.assignment.balancing.pools import above_shares
 from airflow_provider.assignment.balancing.portions import portions
-from airflow_provider.assignment.cooperative import assign
+from airflow_provider.assignment.cooperative_assignor import assign
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
 from airflow_provider.assignment.policy import IMMEDIATE

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment import eager
+from airflow_provider.assignment import eager_assignor
 from airflow_provider.assignment.balancing.balance import Pool
 from airflow_provider.assignment.balancing.dealing import deal_seats
 from airflow_provider.assignment.balancing.portions import portions, uneven
@@ -128,7 +128,7 @@ def test_a_worker_that_has_much_of_a_job_gets_others() -> None:
 def test_eager_members_get_tasks_in_proportion_and_planners_in_turn() -> None:
     slots = workers(a=1, b=3)
     configured = streams("x", 8) | {TaskId("x", -1), TaskId("y", -1)}
-    dealt = eager.assign(list(slots), frozenset(configured), Costs(slots=slots))
+    dealt = eager_assignor.assign(list(slots), frozenset(configured), Costs(slots=slots))
     assert {worker: sum(not task.is_planner for task in tasks) for worker, tasks in dealt.items()} == workers(a=2, b=6)
     assert {worker: sum(task.is_planner for task in tasks) for worker, tasks in dealt.items()} == workers(a=1, b=1)
     assert NO_TASKS.union(*dealt.values()) == configured

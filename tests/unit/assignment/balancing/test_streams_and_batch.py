@@ -11,9 +11,9 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment import cooperative
+from airflow_provider.assignment import cooperative_assignor
 from airflow_provider.assignment.costs import Costs
-from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners import extensible_assignor
 from airflow_provider.assignment.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import Memory, Round, TriedElsewhere
 from airflow_provider.assignment.policy import IMMEDIATE, Incremental, Policy
@@ -67,9 +67,9 @@ def round_of(owned: Shares, slots: Slots, new: Tasks = NO_TASKS, *, waiting: Tas
 def after(kind: str, now: Round, policy: Policy = IMMEDIATE) -> Shares:
     """What everybody has after the round. In a declarative group, what a round takes is given out at once."""
     if kind == "v2":
-        return cooperative.assign(now, Memory(), policy=policy).target
+        return cooperative_assignor.assign(now, Memory(), policy=policy).target
     if kind == "v3":
-        return extensible.assign(LearnerRound(**now.by_field), LearnerMemory(), policy=policy).target
+        return extensible_assignor.assign(LearnerRound(**now.by_field), LearnerMemory(), policy=policy).target
     group = DeclarativeGroup(now.configured, policy=policy)
     for worker, tasks in now.owned.items():
         group.join(worker, facts=WorkerFacts(slots=now.costs.slots.get(worker, 0)))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from assignor_group import DEFERRED, planners_in, tasks_in, tasks_of
 
 from airflow_provider.assignment.costs import NO_COSTS
-from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment.learners import extensible_assignor
 from airflow_provider.assignment.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignment.model import BEGINS_AGAIN_RANK, GOES_ON_RANK, Absence
 from airflow_provider.assignment.policy import Policy
@@ -188,7 +188,7 @@ class LearnerGroup:
             stays=self.stays,
             costs=replace(self.costs, slots=self.slots),
         )
-        outcome = extensible.assign(self.last_round, self.memory, policy=self.policy, limits=self.limits)
+        outcome = extensible_assignor.assign(self.last_round, self.memory, policy=self.policy, limits=self.limits)
         self.memory = outcome.memory
         return outcome
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from assigned_group import DeclarativeGroup
 
-from airflow_provider.assignment import cooperative
-from airflow_provider.assignment.learners import extensible
+from airflow_provider.assignment import cooperative_assignor
+from airflow_provider.assignment.learners import extensible_assignor
 from airflow_provider.assignment.learners.model import LearnerAssignment, LearnerMemory, LearnerRound
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round, TriedElsewhere
 from airflow_provider.assignment.policy import Deferred
@@ -59,11 +59,11 @@ class Rounds:
     def _assign(self, known: Round) -> GroupAssignment | LearnerAssignment:
         policy = Deferred(max_delay_ms=0)
         if self.protocol == "classic":
-            classic = cooperative.assign(known, self.memory, policy=policy)
+            classic = cooperative_assignor.assign(known, self.memory, policy=policy)
             self.memory = classic.memory
             return classic
         beyond = LearnerRound(**known.by_field)
-        decided = extensible.assign(beyond, replace(self.learned, cooperative=self.memory), policy=policy)
+        decided = extensible_assignor.assign(beyond, replace(self.learned, cooperative=self.memory), policy=policy)
         self.learned, self.memory = decided.memory, decided.memory.cooperative
         return decided
 

@@ -43,7 +43,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     InstalledMember,
 )
 from airflow_provider.group.declarative.protocol.wire.parts import Assignor
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import Command, Event, LeaveRequested
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId

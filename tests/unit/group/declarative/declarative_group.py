@@ -40,7 +40,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.machine.events import (
     ArmTimer,
     Command,

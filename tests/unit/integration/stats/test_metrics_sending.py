@@ -17,7 +17,7 @@ from stand_ins import MemoryTopics
 from waiting import eventually
 from worker_life import GONE, ME, Life
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.integration.lineage_events.outlet import Outlet
 from airflow_provider.integration.stats import airflow_stats
 from airflow_provider.integration.stats.airflow_stats import (
@@ -32,8 +32,8 @@ from airflow_provider.integration.stats.airflow_stats import (
 from airflow_provider.integration.stats.metering import Meter, observer_of
 from airflow_provider.integration.stats.stats_without_airflow import may_be_on
 from airflow_provider.state.metrics import declared
-from airflow_provider.state.metrics.course import Course
 from airflow_provider.state.metrics.declared import Metric
+from airflow_provider.state.metrics.event_counts import Course
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.records import TaskKind, WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot

@@ -18,7 +18,7 @@ from left_open import found_open
 from waiting import DEADLINE_S
 
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.kafka.group_requests import ends
+from airflow_provider.kafka.group_requests import socket_closing
 from airflow_provider.kafka.group_requests.connections import Address, Connections
 from airflow_provider.kafka.group_requests.inspection import ListGroups
 from airflow_provider.kafka.group_requests.messages import NodeId
@@ -93,7 +93,7 @@ def test_a_broker_that_hangs_keeps_no_socket_open(
     certificates: Certificates,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ends, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(socket_closing, "_PATIENCE_S", 0.1)
     protocol = "SASL_SSL" if sasl else "SSL"
     credentials = {**sasl, "sasl.username": "alice", "sasl.password": "s3cret"} if sasl else {}
     found_open()  # what others have left behind is not of interest here

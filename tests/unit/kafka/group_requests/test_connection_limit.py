@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from waiting import DEADLINE_S
 
-from airflow_provider.kafka.group_requests import openings as module
-from airflow_provider.kafka.group_requests.openings import Openings
+from airflow_provider.kafka.group_requests import connection_limit as module
+from airflow_provider.kafka.group_requests.connection_limit import Openings
 
 
 class Broker:

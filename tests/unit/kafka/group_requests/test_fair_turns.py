@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from airflow_provider.kafka.group_requests.turnstile import Turnstile
+from airflow_provider.kafka.group_requests.fair_turns import Turnstile
 
 
 async def _crowd(turnstile: Turnstile, size: int, through: list[int]) -> list[asyncio.Task[None]]:

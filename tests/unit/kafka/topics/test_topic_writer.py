@@ -30,7 +30,7 @@ from airflow_provider.state.records import (
     task_key,
 )
 from airflow_provider.state.records.envelope import NEWEST_VERSION, PACKED_VERSION
-from airflow_provider.state.records.round_records import PACKED_FROM
+from airflow_provider.state.records.round_bytes import PACKED_FROM
 from airflow_provider.state.views.task_progress.progress import configured
 from airflow_provider.values.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.values.replacing import replaced

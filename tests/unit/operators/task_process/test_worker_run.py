@@ -23,8 +23,8 @@ from airflow_provider.state.records import WorkerPhase
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.worker import holding
+from airflow_provider.worker.endings.after_ending import Next, Process
 from airflow_provider.worker.endings.ending import Ending, Outcome
-from airflow_provider.worker.endings.going_on import Next, Process
 from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Held, Holding
 

@@ -8,7 +8,7 @@ from demo_history import A0, A1, FAILED, FINISHED, PENDING, STARTED, STOPPED, W1
 
 from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.state.records import Event, RebalanceEvent, TaskFailure
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import (
     Epoch,
     planner_of,

@@ -11,7 +11,7 @@ from trigger_bench import FakeTopics, FakeWorker
 from airflow_provider.group.membership import MembershipListener
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.group_requests.transport import GroupTransport
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.operators.task_process.worker_run import WorkerRun
 from airflow_provider.spark.runner import Runner
 from airflow_provider.worker.worker import Worker

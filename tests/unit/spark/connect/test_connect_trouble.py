@@ -32,7 +32,7 @@ from airflow_provider.spark.connect.trouble import (
 )
 from airflow_provider.spark.local.errors import SparkAwayError, SparkFullError, SparkGoneError, SparkStartError
 from airflow_provider.spark.local.isolation.thread_owners import uninstall
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 
 SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.spark.job import TaskContext
 from airflow_provider.spark.job.fencing import MOVES, AttemptGuard, EndlessLease
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from waiting import SLOWNESS, wait_until
 
-from airflow_provider.spark.submit import kept
-from airflow_provider.spark.submit.keeper import clock_ns
-from airflow_provider.spark.submit.kept import KeptProcess, run_kept
+from airflow_provider.spark.submit import watched_command
+from airflow_provider.spark.submit.watchdog import clock_ns
+from airflow_provider.spark.submit.watched_command import KeptProcess, run_kept
 from airflow_provider.values.procfs import is_over, start_of
 
 SLEEPS = "echo $$ > pid; exec sleep 3600"
@@ -92,7 +92,7 @@ def test_when_it_is_told_to_stop_it_may_end_in_order(owner: Owner) -> None:
 
 
 def test_and_otherwise_it_is_killed(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "GRACE_S", 0.3)
+    monkeypatch.setattr(watched_command, "GRACE_S", 0.3)
     program = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
     seen: list[tuple[int, str]] = []
 
@@ -107,7 +107,7 @@ def test_and_otherwise_it_is_killed(owner: Owner, monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_a_lease_it_gets_no_time_to_end(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "GRACE_S", math.inf)
+    monkeypatch.setattr(watched_command, "GRACE_S", math.inf)
 
     def check() -> None:
         if (owner.folder / "pid").exists():
@@ -199,7 +199,7 @@ OWNER = """
 import math
 import sys
 from pathlib import Path
-from airflow_provider.spark.submit.kept import run_kept
+from airflow_provider.spark.submit.watched_command import run_kept
 run_kept(
     ["/bin/sh", "-c", sys.argv[1]],
     environment={"PATH": "/usr/bin:/bin"},

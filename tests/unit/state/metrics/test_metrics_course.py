@@ -10,8 +10,8 @@ from airflow_values import group_record, group_snapshot, worker_status
 
 from airflow_provider.assignment.model import Move, MoveReason
 from airflow_provider.state.metrics import declared
-from airflow_provider.state.metrics.course import Course
 from airflow_provider.state.metrics.declared import Metric
+from airflow_provider.state.metrics.event_counts import Course
 from airflow_provider.state.metrics.sample import Sample
 from airflow_provider.state.metrics.spokesman import spokesman
 from airflow_provider.state.records import TaskFailure, TaskState, TaskStatus, WorkerPhase

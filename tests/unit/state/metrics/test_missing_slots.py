@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.assignment.model import Memory
-from airflow_provider.state.metrics.room import NO_ROOM, Room, room
+from airflow_provider.state.metrics.missing_slots import NO_ROOM, Room, room
 from airflow_provider.state.records import (
     CheckpointClaim,
     Halt,

@@ -10,7 +10,7 @@ import pytest
 from job_topics import topics_with
 from stand_ins import MemoryTopics
 
-from airflow_provider.kafka.topics.group_topics import Submission
+from airflow_provider.kafka.topics.topic_writer import Submission
 from airflow_provider.state.operations.operations import NoJobError, OperationError
 from airflow_provider.state.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.state.views.task_progress.progress import configured

@@ -37,7 +37,7 @@ from airflow_provider.state.records import (
     worker_key,
 )
 from airflow_provider.state.rounds.classic import ClassicRecord
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusView
 from airflow_provider.state.views.topic_view import Unreadable

@@ -23,10 +23,10 @@ from airflow_provider.state.records import (
     event_from_json,
 )
 from airflow_provider.state.records.envelope import NEWEST_VERSION, PACKED_VERSION
-from airflow_provider.state.records.round_records import PACKED_FROM, encoded_round, is_packed
+from airflow_provider.state.records.round_bytes import PACKED_FROM, encoded_round, is_packed
 from airflow_provider.state.rounds.declarative import DeclarativeRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.reading import group_record_from_json
-from airflow_provider.state.rounds.record import GroupRecord
 from airflow_provider.values.model import (
     ConfigOffset,
     Epoch,

@@ -21,7 +21,7 @@ from airflow_provider.cli.group_commands.status import render
 from airflow_provider.cli.main import main
 from airflow_provider.cli.shared import reading
 from airflow_provider.kafka.group_requests.messages import DescribedMember, GroupDescription
-from airflow_provider.state.metrics.room import NO_ROOM
+from airflow_provider.state.metrics.missing_slots import NO_ROOM
 from airflow_provider.state.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
 from airflow_provider.state.reports.groups.group_description import as_lines
 from airflow_provider.state.reports.learners import GivenUp, LearnerTask, given_up, learners

@@ -10,7 +10,7 @@ from group_records import record_of
 from airflow_provider.assignment.model import Memory
 from airflow_provider.state.reports.narration import epoch_in_words
 from airflow_provider.state.reports.report import GroupReport
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.state.views.task_progress.progress import converged

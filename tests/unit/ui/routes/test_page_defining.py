@@ -13,7 +13,7 @@ from page_bench import Page, StillTopics, make_page
 
 from airflow_provider.integration import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.group_topics import Submission
+from airflow_provider.kafka.topics.topic_writer import Submission
 from airflow_provider.state.operations.operations import AlterJob, Operation, Outcome
 from airflow_provider.state.records import JobDefinition, PlanRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot

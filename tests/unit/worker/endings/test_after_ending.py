@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from trigger_bench import HANDED_OVER, SAVED, SPEC, FakeTopics, FakeWorker
 
-from airflow_provider.kafka.topics.group_topics import GroupTopics
+from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import WorkerPhase
 from airflow_provider.values.model import Epoch
 from airflow_provider.worker import holding
+from airflow_provider.worker.endings.after_ending import TABLE, Finding, Next, Process, what_next
 from airflow_provider.worker.endings.ending import Ending, Outcome
-from airflow_provider.worker.endings.going_on import TABLE, Finding, Next, Process, what_next
 from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Held, Holding
 from airflow_provider.worker.reporting.observer import UNOBSERVED

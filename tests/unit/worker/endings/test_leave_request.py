@@ -12,7 +12,7 @@ from waiting import eventually
 from worker_life import A0, A1, ME
 
 from airflow_provider.assignment.model import LeaveReason
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.membership import Membership, MembershipListener, MembershipView, Saved
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.spark.connect.handle import QueryHandle

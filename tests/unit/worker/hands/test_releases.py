@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from executor_bench import bench
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.state.records import TaskState
 from airflow_provider.values.model import TaskId, Tasks
 from airflow_provider.worker.hands.releases import Releases

@@ -11,7 +11,7 @@ from told_membership import OtherLife, living_elsewhere
 from waiting import eventually
 from worker_life import A0, A1, ME
 
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.kafka.topics.errors import BrokerAwayError
 from airflow_provider.state.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
 from airflow_provider.values.model import Epoch, TaskId, Tasks

@@ -12,10 +12,10 @@ from airflow_provider.state.records.status_topic.failing import GOOD_MS
 from airflow_provider.values.model import TaskId
 from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.commands import ArmTimer, StartAttempt
-from airflow_provider.worker.tasks.runs.going_well import GOOD_BATCHES
 from airflow_provider.worker.tasks.runs.liveness import Liveness
 from airflow_provider.worker.tasks.runs.retry_pauses import longest_retry_ms, retry_pause_ms
 from airflow_provider.worker.tasks.runs.run_state import RunState
+from airflow_provider.worker.tasks.runs.stream_health import GOOD_BATCHES
 
 STREAMING = TaskKind.STREAMING
 

@@ -11,8 +11,8 @@ from group_records import record_of
 
 from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from airflow_provider.spark.runner import SparkLost, TaskConflicted, TaskProgressed
-from airflow_provider.state.blame.elsewhere import HERE_AFTER_MS, better_places
 from airflow_provider.state.blame.evidence import LATELY_MS
+from airflow_provider.state.blame.tried_elsewhere import HERE_AFTER_MS, better_places
 from airflow_provider.state.records import (
     TaskKind,
     TaskState,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider.group.declarative.coordinator.desk import Desk, Held
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer
 from airflow_provider.group.declarative.coordinator.turn import Turn
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk, Held
 from airflow_provider.group.declarative.protocol.model import CurrentAssignment, MemberEpoch, MemberTarget
 from airflow_provider.group.declarative.protocol.reconcile import reconcile
 from airflow_provider.group.declarative.protocol.units import units_of

@@ -27,10 +27,10 @@ for the next target.
 
 from __future__ import annotations
 
-from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import BridgeClaims, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.group.declarative.coordinator.handlers import computing, membership_changes
 from airflow_provider.group.declarative.coordinator.turn import Turn
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks
 

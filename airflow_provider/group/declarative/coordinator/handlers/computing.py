@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.group.declarative.coordinator.assignors.selection import NobodyFits, select
-from airflow_provider.group.declarative.coordinator.desk import Computing, Desk
 from airflow_provider.group.declarative.coordinator.events import RequestArrived
 from airflow_provider.group.declarative.coordinator.handlers.installing import (
     installed,
@@ -18,6 +17,7 @@ from airflow_provider.group.declarative.coordinator.handlers.installing import (
 )
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer
 from airflow_provider.group.declarative.coordinator.turn import Turn
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Computing, Desk
 from airflow_provider.group.declarative.protocol.model import AWAY
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentRequest,

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.group.declarative.coordinator import values
-from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import RequestArrived
 from airflow_provider.group.declarative.coordinator.settings import (
     CONFIG_NAMES,
@@ -20,6 +19,7 @@ from airflow_provider.group.declarative.coordinator.settings import (
     GroupConfiguration,
 )
 from airflow_provider.group.declarative.coordinator.turn import Turn, longest_interval_ms
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     AlterableConfig,
     ConfigOperation,

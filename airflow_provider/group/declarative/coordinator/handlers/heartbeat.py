@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from airflow_provider.group.declarative.coordinator.assignors import selection
-from airflow_provider.group.declarative.coordinator.desk import Desk, Held
 from airflow_provider.group.declarative.coordinator.events import RequestArrived
 from airflow_provider.group.declarative.coordinator.handlers import membership_changes
 from airflow_provider.group.declarative.coordinator.handlers.answering import answer_or_hold, take_step
 from airflow_provider.group.declarative.coordinator.handlers.validation import is_first
 from airflow_provider.group.declarative.coordinator.turn import Turn
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk, Held
 from airflow_provider.group.declarative.protocol.model import AWAY, JOINING, LEAVING, CurrentAssignment, Member
 from airflow_provider.group.declarative.protocol.units import tasks_of
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import (

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider.group.declarative.coordinator import values
-from airflow_provider.group.declarative.coordinator.desk import Desk
 from airflow_provider.group.declarative.coordinator.events import RequestArrived
 from airflow_provider.group.declarative.coordinator.handlers import computing
 from airflow_provider.group.declarative.coordinator.handlers.answering import refuse_held
 from airflow_provider.group.declarative.coordinator.timers import Kind, Timer
 from airflow_provider.group.declarative.coordinator.turn import Turn, next_epoch
+from airflow_provider.group.declarative.coordinator.unrecorded_state import Desk
 from airflow_provider.group.declarative.protocol.model import (
     AWAY,
     JOINING,

@@ -20,7 +20,7 @@ from airflow_provider.group.classic.member.events import (
 from airflow_provider.group.classic.member.member import handle
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import ArmTimer, Command, Event, PublishAssignment, TimerFired
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import (

@@ -34,7 +34,7 @@ from airflow_provider.group.classic.member.events import (
     SendSync,
 )
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine.events import (
     ConfigAdvanced,
     LeaveRequested,

@@ -20,7 +20,7 @@ from airflow_provider.group.classic.member.events import (
     UrlChanged,
 )
 from airflow_provider.group.classic.member.state import MemberState
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import (
     StartTasks,
 )

@@ -26,7 +26,7 @@ from airflow_provider.group.classic.member.events import (
 )
 from airflow_provider.group.classic.member.member import handle
 from airflow_provider.group.classic.member.state import MemberState, Phase
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.machine.events import Command, Fail, StopTasks, TasksStopped, TimerFired, Warn
 from airflow_provider.spark.job import FencedError
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode

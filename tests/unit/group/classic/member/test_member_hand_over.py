@@ -12,7 +12,7 @@ from simulation.world import SETTINGS, World
 from airflow_provider.group.classic.member.events import CoordinatorFound, Resumed, SendHeartbeat, SendJoin
 from airflow_provider.group.classic.member.saved import resume, save, taken_over
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.model import (
     NO_TASKS,
     ConfigOffset,

@@ -29,7 +29,7 @@ from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import Phase
 from airflow_provider.group.classic.wire import LEARNING, v3, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.machine.events import (
     Command,
     LeaveRequested,

@@ -12,7 +12,7 @@ from simulation.world import SETTINGS, World
 
 from airflow_provider.assignment.policy import IMMEDIATE, Deferred
 from airflow_provider.group.classic.member.state import Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.values.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, planner_of
 
 TASKS = [planner_of("a"), planner_of("b"), *(TaskId("a", index) for index in range(4)), TaskId("b", 0)]

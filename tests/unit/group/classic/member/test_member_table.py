@@ -20,7 +20,7 @@ from airflow_provider.group.classic.member.state import MemberState, Phase
 from airflow_provider.group.classic.wire import v3
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment
 from airflow_provider.group.classic.wire.v1 import encode_assignment
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine import events as member_events
 from airflow_provider.group.machine.events import ArmTimer, Event, LeaveRequested, StartTasks, TasksStopped
 from airflow_provider.state.rounds.classic import ClassicRecord

@@ -16,7 +16,7 @@ from airflow_provider.group.declarative.coordinator.events import (
     BridgeSaid,
     ToBridge,
 )
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.values.group_protocol.bridge import BRIDGE
 from airflow_provider.values.model import (

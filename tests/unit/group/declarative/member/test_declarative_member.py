@@ -35,7 +35,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupHeartbeatRequest,
     HeartbeatAssignment,
 )
-from airflow_provider.group.holding import Predecessor, StopReason
+from airflow_provider.group.held_tasks import Predecessor, StopReason
 from airflow_provider.group.machine.events import (
     ConfigAdvanced,
     LeaveRequested,

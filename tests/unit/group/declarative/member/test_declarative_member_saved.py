@@ -22,7 +22,7 @@ from declarative_script import (
 from airflow_provider.group.declarative.member.events import DelaySet, Resumed, TellDelayOver
 from airflow_provider.group.declarative.member.saved import resume, save, taken_over
 from airflow_provider.group.declarative.member.state import Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.machine.events import LeaveRequested, StartTasks, TasksStopped
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import ConfigOffset, Epoch, LocalProtocolError, MemberId

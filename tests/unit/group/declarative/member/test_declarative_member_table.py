@@ -20,7 +20,7 @@ from airflow_provider.group.declarative.protocol.wire.messages.bodies import (
     ConnectGroupInstallAssignmentResponse,
     ConnectGroupPrepareAssignmentResponse,
 )
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.machine import events as member_events
 from airflow_provider.group.machine.events import Event, Fail, LeaveRequested, StopTasks, TasksStopped
 from airflow_provider.group.machine.state import CommonState

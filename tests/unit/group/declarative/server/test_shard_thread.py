@@ -20,7 +20,7 @@ from airflow_provider.group.declarative.server.errors import FencedError, Oversi
 from airflow_provider.group.declarative.server.request_handling.faulty import Faulty
 from airflow_provider.group.declarative.server.request_handling.inbox import Inbox
 from airflow_provider.group.declarative.server.shard import Shard
-from airflow_provider.kafka import resting
+from airflow_provider.kafka import error_backoff
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import TaskId
@@ -58,7 +58,7 @@ class Lived:
 def lived(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[MemoryLog], Lived]]:
     """Lets a shard live, which rests but for a moment."""
     monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.001)
-    monkeypatch.setattr(resting, "_LONGEST_S", 0.001)
+    monkeypatch.setattr(error_backoff, "_LONGEST_S", 0.001)
     alive: list[Lived] = []
 
     def begin(log: MemoryLog) -> Lived:
@@ -283,7 +283,7 @@ def rests(lived: Live, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long a shard would rest, as it does elsewhere; it rests for no time."""
     resting_s: list[float] = []
     monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.5)
-    monkeypatch.setattr(resting, "_LONGEST_S", 30.0)
+    monkeypatch.setattr(error_backoff, "_LONGEST_S", 30.0)
     monkeypatch.setattr(Inbox, "rest", lambda _inbox, rest_s: resting_s.append(rest_s))
     return resting_s
 
@@ -379,7 +379,7 @@ def test_pauses_do_not_grow_while_the_machine_fails_at_another_member_each_time(
 ) -> None:
     rests: list[float] = []
     monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.5)
-    monkeypatch.setattr(resting, "_LONGEST_S", 30.0)
+    monkeypatch.setattr(error_backoff, "_LONGEST_S", 30.0)
     monkeypatch.setattr(Inbox, "rest", lambda _inbox, rest_s: rests.append(rest_s))
     log = MemoryLog()
     shard = lived(log)

@@ -15,7 +15,7 @@ from airflow_provider.group.classic.member.events import Resumed
 from airflow_provider.group.classic.member.lessons import Lessons
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.live.classic.classic_member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.errors import Fault, TransportError

@@ -14,7 +14,7 @@ from waiting import eventually
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
 from airflow_provider.group.classic.member.state import MemberState, Phase
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.live.classic.classic_member import GroupMember
 from airflow_provider.kafka.group_requests.messages import JoinRequest, JoinResponse, NodeId
 from airflow_provider.state.records import WorkerPhase, WorkerStatus

@@ -9,13 +9,13 @@ from airflow_provider.group.classic.member.events import (
     SendHeartbeat,
     SendSync,
 )
-from airflow_provider.group.holding import StopReason
+from airflow_provider.group.held_tasks import StopReason
 from airflow_provider.group.live.classic.classic_member import is_routine
 from airflow_provider.group.machine.events import StopTasks, TasksStopped, TimerFired
 from airflow_provider.state.records import JobDefinition, TaskWork
 from airflow_provider.values.group_protocol.error_codes import KafkaErrorCode
 from airflow_provider.values.model import Epoch, GenerationId, MemberId, SubProtocol, TaskId
-from airflow_provider.values.story import Story
+from airflow_provider.values.recent_events import Story
 from airflow_provider.worker.tasks.commands import StartAttempt
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 

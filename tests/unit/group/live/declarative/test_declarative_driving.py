@@ -19,13 +19,13 @@ from airflow_provider.group.declarative.member.saved import save
 from airflow_provider.group.declarative.member.state import Phase
 from airflow_provider.group.declarative.protocol.model import LEAVING
 from airflow_provider.group.declarative.protocol.wire.messages.bodies import ConnectGroupHeartbeatRequest
-from airflow_provider.group.holding import Predecessor
+from airflow_provider.group.held_tasks import Predecessor
 from airflow_provider.group.live.declarative import declarative_member
 from airflow_provider.group.machine.events import Event
 from airflow_provider.group.membership import Ended, HowEnded, MembershipListener
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.state.records import TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.state.rounds.record import GroupRecord
+from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.task_progress.progress import converged
 from airflow_provider.values.model import NO_TASKS, Epoch, Tasks, WorkerId
 from airflow_provider.worker.endings.ending import Ending

@@ -28,7 +28,7 @@ from airflow_provider.group.live.declarative import worker_assignors
 from airflow_provider.group.live.declarative.worker_assignors import WorkerAssignors
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.status_topic.awaited import Awaited
-from airflow_provider.state.records.status_topic.held_back import written_absences
+from airflow_provider.state.records.status_topic.worker_absence import written_absences
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import UNKNOWN_MEMBER_ID, Epoch, MemberId, Tasks, WorkerId

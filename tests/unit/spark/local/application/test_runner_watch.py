@@ -33,7 +33,7 @@ from airflow_provider.spark.local.application.watch import look_at
 from airflow_provider.spark.local.driver_jvm import pulse
 from airflow_provider.spark.local.errors import SparkAwayError, SparkGoneError
 from airflow_provider.spark.local.shipping import Shipment
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 from airflow_provider.spark.runner import (
     RunnerEvent,
     ServersSilent,

@@ -16,7 +16,7 @@ from airflow_provider.spark import warm_up
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
-from airflow_provider.spark.local.sight import Sight
+from airflow_provider.spark.local.spark_state import Sight
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     RunnerClosedError,

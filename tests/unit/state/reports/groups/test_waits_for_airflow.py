@@ -15,7 +15,7 @@ from airflow_provider.group.classic.member.events import PerformAssignment
 from airflow_provider.group.live.classic.leading import absent_since, gather_call
 from airflow_provider.state.records import WorkerPhase, WorkerStatus
 from airflow_provider.state.records.status_topic.awaited import Awaited
-from airflow_provider.state.records.status_topic.held_back import may_not_be_started
+from airflow_provider.state.records.status_topic.worker_absence import may_not_be_started
 from airflow_provider.state.reports.groups.worker_words import worker_in_words
 from airflow_provider.state.views.slots.free_slots import spare_capacity
 from airflow_provider.state.views.status_view import StatusSnapshot

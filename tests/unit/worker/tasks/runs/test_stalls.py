@@ -15,8 +15,8 @@ from waiting import eventually
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.runner import QueryAdopted, QueryStarted, QueryUnreachable, TaskProgressed
-from airflow_provider.state.metrics.course import Course
 from airflow_provider.state.metrics.declared import STALLED
+from airflow_provider.state.metrics.event_counts import Course
 from airflow_provider.state.metrics.gauges import gauges
 from airflow_provider.state.records import (
     JobDefinition,
