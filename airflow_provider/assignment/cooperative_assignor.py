@@ -67,7 +67,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.assignment.balancing.pools import Kinds, Pools, Work
+from airflow_provider.assignment.balancing.pools import Kinds, Pools, SharedWork
 from airflow_provider.assignment.draining import Draining, draining
 from airflow_provider.assignment.lost import LostWork, judge
 from airflow_provider.assignment.model import GroupAssignment, Memory, Round
@@ -125,8 +125,8 @@ class Settled:
         return self.elsewhere.left_of(self.kept)
 
     def pools(self, round: Round, memory: Memory, most_stops: int) -> Pools:  # noqa: A002
-        """What may change of each kind of work; see :class:`.pools.Work`."""
-        work = Work(round, Kinds.of(round), self.drains, self.left, self.own, self.free, self.elsewhere.places)
+        """What may change of each kind of work; see :class:`.pools.SharedWork`."""
+        work = SharedWork(round, Kinds.of(round), self.drains, self.left, self.own, self.free, self.elsewhere.places)
         return work.pools(memory, most_stops)
 
 

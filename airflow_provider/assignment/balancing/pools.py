@@ -110,7 +110,7 @@ class Pools:
         return {**planners.over, **draining_planners}, {**by_number.over, **draining_tasks}
 
 
-class Work:
+class SharedWork:
     """The work that members share out. Streams, and other tasks by number, go first where batch tasks that are shared
     out by cost leave slots free. These in turn get no slots that streams have, or get in this round or in the next.
 
@@ -244,7 +244,7 @@ class Work:
 def above_shares(round: Round, shares: Shares) -> int:  # noqa: A002
     """How many planners and tasks would have to move so that nobody has more than its share."""
     round = replace(round, stays=NO_TASKS, tried=NONE_ELSEWHERE)  # noqa: A001
-    work = Work(round, Kinds.of(round), draining(round, shares), shares, NO_SHARES, NO_TASKS)
+    work = SharedWork(round, Kinds.of(round), draining(round, shares), shares, NO_SHARES, NO_TASKS)
     return work.pools(Memory()).stops
 
 

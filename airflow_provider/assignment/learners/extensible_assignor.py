@@ -46,7 +46,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from airflow_provider.assignment.balancing.balance import limited
-from airflow_provider.assignment.balancing.pools import Kinds, Work
+from airflow_provider.assignment.balancing.pools import Kinds, SharedWork
 from airflow_provider.assignment.learners.lessons import begin
 from airflow_provider.assignment.learners.model import (
     DEFAULT_LIMITS,
@@ -118,7 +118,7 @@ def _balance(
         for shares in (settled.own, settled.elsewhere.places)
     )
     even = stateful.excess.even(stateful.stops) if stateful.tasks else {}
-    work = Work(round, Kinds.of(round, stateful.tasks), drains, left, own, free, places, even)
+    work = SharedWork(round, Kinds.of(round, stateful.tasks), drains, left, own, free, places, even)
     may_stop = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=True, now_ms=round.now_ms)
     pools = work.pools(memory.cooperative, may_stop.allowance)
     stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.lessons)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from airflow_provider.assignment.balancing.pools import Kinds, Pools, Work
+from airflow_provider.assignment.balancing.pools import Kinds, Pools, SharedWork
 from airflow_provider.assignment.balancing.portions import portions, uneven
 from airflow_provider.assignment.costs import NO_COSTS
 from airflow_provider.assignment.draining import Draining
@@ -195,7 +195,7 @@ class _Staying:
         stateless = {worker: minus(tasks, self._stateful) for worker, tasks in self._left.items()}
         even = self._excess.even(self._excess.stops(self._idle))
         drains = Draining(runs={}, waits={})
-        return Work(known, kinds, drains, stateless, {}, NO_TASKS, beside=even).pools(Memory())
+        return SharedWork(known, kinds, drains, stateless, {}, NO_TASKS, beside=even).pools(Memory())
 
 
 def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares, slots: Numbers) -> Excess:

@@ -154,5 +154,5 @@ def test_where_nothing_is_to_be_done_the_round_is_as_if_all_pools_were_made(
     known = {worker: number for worker, number in zip(workers, slots, strict=True) if number}
     now = replace(round_of(owned, known, running, NO_TASKS), costs=Costs(slots=known, large={size: large}))
     outcome = assign(now, Memory(), policy=IMMEDIATE)
-    with patch.object(pools.Work, "is_at_rest", new=False):
+    with patch.object(pools.SharedWork, "is_at_rest", new=False):
         assert assign(now, Memory(), policy=IMMEDIATE) == outcome
