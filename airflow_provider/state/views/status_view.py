@@ -30,10 +30,10 @@ from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.reading import group_record_from_json
 from airflow_provider.state.views.hints import task_hints, worker_hints
 from airflow_provider.state.views.topic_view import About, TopicView, Unreadable, ignore_unreadable, read_value
+from airflow_provider.values.changing_mapping import ChangingMapping
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced
-from airflow_provider.values.versions import Versions
 
 StatusRecord = GroupRecord | WorkerStatus | TaskStatus
 
@@ -270,7 +270,7 @@ class StatusView(TopicView[StatusSnapshot]):
     def _clear(self) -> None:
         self._group: GroupRecord | None = None
         self._workers: dict[WorkerId, WorkerStatus] = {}
-        self._tasks: Versions[TaskId, TaskStatus] = Versions()
+        self._tasks: ChangingMapping[TaskId, TaskStatus] = ChangingMapping()
         self._overwritten: dict[str, StatusRecord] = {}
         self._unended: dict[TaskId, tuple[TaskStatus, ...]] = {}
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
@@ -349,7 +349,7 @@ class StatusView(TopicView[StatusSnapshot]):
 
     def _take_snapshot(self) -> StatusSnapshot:
         if self._tasks_seen is None:
-            self._tasks_seen = self._tasks.now()
+            self._tasks_seen = self._tasks.snapshot()
             self._point = self._point.go_on(self._changed)
             self._changed = set()
         return StatusSnapshot(

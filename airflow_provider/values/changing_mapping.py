@@ -1,7 +1,7 @@
-"""A mapping that changes all the time, and of which others keep the state at some moment.
+"""A mapping that changes all the time, and of which others keep snapshots.
 
-There may be a hundred thousand entries, and dozens of states a second. So states share what has not changed lately, and
-only what has is copied for each.
+There may be a hundred thousand entries, and dozens of snapshots a second. So these share what has not changed lately,
+and only what has is copied for each.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ V = TypeVar("V")
 
 _LEAST_LATELY: Final = 64
 _SPREAD: Final = 16
-"""Of n entries, at most ``sqrt(16 n)`` are copied for a state, and all of them once in so many changes."""
+"""Of n entries, at most ``sqrt(16 n)`` are copied for a snapshot, and all of them once in so many changes."""
 
 
-class Version(Mapping[K, V]):
+class MappingSnapshot(Mapping[K, V]):
     """The state of a mapping at some moment. Never changes. May be read in any thread.
 
     Looking up some entries costs nothing more. Whoever looks at all of them makes one dict of them first, once.
 
-    :param shared: entries that other versions have, too
+    :param shared: entries that other snapshots have, too
     :param lately: those that are different here; None: there is none of this key
     """
 
@@ -63,7 +63,7 @@ class Version(Mapping[K, V]):
         return self._whole().items()
 
     def __repr__(self) -> str:
-        return f"Version({self._whole()!r})"
+        return f"MappingSnapshot({self._whole()!r})"
 
     def _whole(self) -> Mapping[K, V]:
         """All entries in one. What is merged twice stays the same, so other threads may read meanwhile."""
@@ -74,7 +74,7 @@ class Version(Mapping[K, V]):
         return self._shared
 
 
-class Versions(Generic[K, V]):
+class ChangingMapping(Generic[K, V]):
     """The mapping itself, without values that are None. For one thread at a time."""
 
     def __init__(self) -> None:
@@ -92,13 +92,13 @@ class Versions(Generic[K, V]):
             self._shared, self._lately = _merged(self._shared, self._lately), {}
             self._room = max(_LEAST_LATELY, isqrt(_SPREAD * len(self._shared)))
 
-    def now(self) -> Version[K, V]:
+    def snapshot(self) -> MappingSnapshot[K, V]:
         """The present state."""
-        return Version(self._shared, dict(self._lately))
+        return MappingSnapshot(self._shared, dict(self._lately))
 
 
 def _merged(shared: Mapping[K, V], lately: Mapping[K, V | None]) -> dict[K, V]:
-    """All entries; see :class:`Version`."""
+    """All entries; see :class:`MappingSnapshot`."""
     gone = [key for key, value in lately.items() if value is None]
     whole: dict[K, V | None] = {**shared, **lately}
     for key in gone:
