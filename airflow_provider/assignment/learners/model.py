@@ -64,6 +64,13 @@ taken to be one of all its tasks, and trying each would take a round for each.
 """
 
 
+def that_end(tasks: Tasks, revocation_rank: Mapping[TaskId, int]) -> Tasks:
+    """Those of these tasks that are running batch tasks, and need their worker. No planners: one that plans again and
+    again never ends.
+    """
+    return frozenset(task for task in tasks if revocation_rank.get(task) == BEGINS_AGAIN_RANK and not task.is_planner)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerRound(Round):
     """What a leader knows when it assigns.
@@ -96,18 +103,10 @@ class LearnerRound(Round):
     def finished_by_leaving(self, kept: Shares) -> Shares:
         """The running batch tasks of workers that leave soon: they finish these while another worker stays.
 
-        Not those that live on without them, nor planners, because one that plans again and again never ends.
-
         :param kept: what each member keeps, as far as it is decided
         """
         leaving = self.leaving_soon & kept.keys() if self.staying else ()
-        ranks = self.revocation_rank
-        return {
-            worker: frozenset(
-                task for task in kept[worker] if ranks.get(task) == BEGINS_AGAIN_RANK and not task.is_planner
-            )
-            for worker in leaving
-        }
+        return {worker: that_end(kept[worker], self.revocation_rank) for worker in leaving}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

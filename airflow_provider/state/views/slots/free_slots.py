@@ -10,6 +10,7 @@ from airflow_provider.assignment.balancing.portions import portions, uneven
 from airflow_provider.assignment.costs import NO_COSTS
 from airflow_provider.assignment.draining import Draining
 from airflow_provider.assignment.learners.excess import Excess
+from airflow_provider.assignment.learners.model import that_end
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.shares import Numbers, Shares, merged, minus, plus
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
@@ -71,10 +72,13 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving_soon}
     if not left:
         return None
+    rank = revocation_rank(status.tasks)
     of_draining = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
-    if not of_draining <= revocation_rank(status.tasks).keys():
+    if not of_draining <= rank.keys():
         return WAITS_AT_DRAINING
-    theirs = unfinished - of_draining
+    of_leaving = NO_TASKS.union(*(owned[worker] for worker in record.leaving_soon & owned.keys()))
+    finished_there = that_end(of_leaving, rank).difference(*record.learning.values())
+    theirs = unfinished - of_draining - finished_there
     staying = _Staying(record, jobs, status, left, unfinished, theirs, wall_ms=wall_ms, pinned=pinned)
     helps = any(map(staying.surely_wait, staying.moves())) or staying.lesson_makes_room()
     return FREE_SLOT if helps else None

@@ -175,6 +175,20 @@ def test_waiting_tasks_move_to_workers_that_stay_even_if_another_leaves() -> Non
 
 
 @pytest.mark.parametrize(
+    ("leaver", "helped", "why"),
+    [
+        ("r r r r r r", True, "what it finishes is in nobody's share"),
+        ("s s s s s s", False, "its streams will be theirs"),
+    ],
+)
+def test_waiting_tasks_move_however_many_batch_tasks_a_leaving_worker_finishes(
+    leaver: str, helped: bool, why: str
+) -> None:
+    group = Group({"w1": "r p p", "w2": "", "w3": leaver}, leaving_soon=frozenset({W3}))
+    assert bool(spare_capacity(group.jobs, group.status, wall_ms=0)) is helped, why
+
+
+@pytest.mark.parametrize(
     ("learns", "helped", "why"),
     [
         ("", True, "w2 has nothing"),
