@@ -21,9 +21,10 @@ from airflow_provider.values.model import MemberId, WorkerId
 
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
 WAITS_AT_DRAINING: Final = "tasks wait at a worker that drains"
+WAITS_AT_LEAVING: Final = "tasks are to be tried again at a worker that leaves soon"
 OTHER_SLOTS: Final = "workers have other slots than the last round knew"
 TRIED_ELSEWHERE: Final = "a task that has failed is tried on another worker"
-FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING, TRIED_ELSEWHERE})
+FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING, WAITS_AT_LEAVING, TRIED_ELSEWHERE})
 """Reasons for a round that only places waiting tasks. It must not stop running ones."""
 
 _STEPS: Final = (HAVE_STOPPED, DELAY_OVER)

@@ -15,7 +15,7 @@ from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.assignment.shares import Numbers, Shares, merged, minus, plus
 from airflow_provider.state.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.state.records.status_topic.worker_absence import may_not_be_started
-from airflow_provider.state.rounds.causes import FREE_SLOT, OTHER_SLOTS, WAITS_AT_DRAINING
+from airflow_provider.state.rounds.causes import FREE_SLOT, OTHER_SLOTS, WAITS_AT_DRAINING, WAITS_AT_LEAVING
 from airflow_provider.state.rounds.classic import ClassicRecord
 from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.views.jobs_view import JobsSnapshot
@@ -48,7 +48,7 @@ def nobody_stays(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) 
 
 def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, pinned: Tasks = NO_TASKS) -> str | None:
     """The reason for a rebalance, if it would fill a free slot, or take tasks from a draining worker that will never
-    start them. Such a round moves only waiting tasks.
+    start them, or from one that leaves soon and would stay for another attempt. Such a round moves only waiting tasks.
 
     What it would move, and where to, is asked of the assignor itself. Slots are in the workers' own records.
     Tasks with state are counted as the assignor counts them, as if they were already spread: a round for tasks that are
@@ -77,7 +77,10 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, 
     if not of_draining <= rank.keys():
         return WAITS_AT_DRAINING
     of_leaving = NO_TASKS.union(*(owned[worker] for worker in record.leaving_soon & owned.keys()))
-    finished_there = that_end(of_leaving, rank).difference(*record.learning.values())
+    of_leaving = of_leaving.difference(*record.learning.values())
+    if any(_is_to_be_tried_again(status.tasks.get(task)) for task in of_leaving):
+        return WAITS_AT_LEAVING
+    finished_there = that_end(of_leaving, rank)
     theirs = unfinished - of_draining - finished_there
     staying = _Staying(record, jobs, status, left, unfinished, theirs, wall_ms=wall_ms, pinned=pinned)
     helps = any(map(staying.surely_wait, staying.moves())) or staying.lesson_makes_room()
@@ -242,6 +245,11 @@ def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot
         if jobs.has_large and any(_holds_up(status.tasks[task], jobs, record.slots, free) for task in said):
             free = 0
     return len(tasks & silent) <= max(0, len(silent) - max(0, free))
+
+
+def _is_to_be_tried_again(said: TaskStatus | None) -> bool:
+    """Whether a task has failed, and waits for its next attempt."""
+    return said is not None and said.state is TaskState.PENDING and said.retry_at_ms is not None
 
 
 def _holds_up(said: TaskStatus, jobs: JobsSnapshot, slots: int, free: int) -> bool:

@@ -189,6 +189,23 @@ def test_waiting_tasks_move_however_many_batch_tasks_a_leaving_worker_finishes(
 
 
 @pytest.mark.parametrize(
+    ("workers", "retry_at_ms", "helped", "why"),
+    [
+        ({"w1": "r", "w3": "r p"}, 60_000, True, "w3 need not stay for it"),
+        ({"w1": "r", "w3": "r p"}, None, False, "it is about to start, or a round takes it anyway"),
+        ({"w3": "r p"}, 60_000, False, "there is nobody else"),
+    ],
+)
+def test_a_leaving_worker_does_not_stay_to_try_a_failed_task_again(
+    workers: dict[str, str], retry_at_ms: int | None, helped: bool, why: str
+) -> None:
+    group = Group(workers, leaving_soon=frozenset({W3}))
+    waits = TaskId("a", len(group.status.tasks) - 1)
+    tasks = {**group.status.tasks, waits: replaced(group.status.tasks[waits], retry_at_ms=retry_at_ms)}
+    assert bool(spare_capacity(group.jobs, replace(group.status, tasks=tasks), wall_ms=0)) is helped, why
+
+
+@pytest.mark.parametrize(
     ("learns", "helped", "why"),
     [
         ("", True, "w2 has nothing"),
