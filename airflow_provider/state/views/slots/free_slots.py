@@ -164,22 +164,22 @@ class _Staying:
                 yield taken
 
     def lesson_makes_room(self) -> bool:
-        """Whether a worker with a free slot would begin to learn a task of a worker on which others surely wait. Not
-        while something is learned, as each end of a lesson makes a round. Nor if a lesson has failed, or somebody is to
-        leave soon: then a round might begin none.
+        """Whether a worker with a free slot would begin to learn a task while others surely wait: behind it or not, as
+        they are shared out as if those with state were spread already.
+
+        Not while something is learned, as each end of a lesson makes a round. Nor if a lesson has failed, or somebody
+        is to leave soon: then a round might begin none.
         """
         record, excess = self._record, self._excess
         if not (record.learns and self._stateful and self._free) or record.leaving_soon:
             return False
         if any(record.learning.values()) or any(record.given_up.values()):
             return False
-        learner = excess.least
-        behind = {
-            worker: minus(self._left[worker], self._started)
-            for worker, number in excess.stops(self._idle).items()
-            if number > len(self._idle[worker])
-        }
-        return learner in self._free and any(self.surely_wait({worker: tasks}) for worker, tasks in behind.items())
+        gives = any(number > len(self._idle[worker]) for worker, number in excess.stops(self._idle).items())
+        if not gives or excess.least not in self._free:
+            return False
+        waiting = {worker: minus(tasks, self._started) for worker, tasks in self._left.items()}
+        return any(self.surely_wait({worker: tasks}) for worker, tasks in waiting.items())
 
     def surely_wait(self, taken: Shares) -> bool:
         """Whether there are such tasks, and all of them certainly wait where they are."""

@@ -308,6 +308,16 @@ def test_a_task_behind_tasks_with_state_gets_room_by_a_lesson(
     assert bool(spare_capacity(jobs, status, wall_ms=0)) is helped, why
 
 
+@pytest.mark.parametrize(
+    ("waits", "helped"), [("p", True), ("r", False)], ids=["a stream waits behind a batch task", "nothing waits"]
+)
+def test_a_task_gets_room_by_a_lesson_though_those_with_state_are_uneven_elsewhere(waits: str, helped: bool) -> None:
+    """While w2 has two with state, none is misplaced, and nothing waits behind these. A lesson makes them even."""
+    workers = {"w1": waits, "w2": "r r", "w3": "", "w4": ""}
+    jobs, status = with_state_but(TaskState.RUNNING, workers, slots=2)
+    assert bool(spare_capacity(jobs, status, wall_ms=0)) is helped
+
+
 def with_state_but(
     state: TaskState, workers: dict[str, str], *, slots: int, **record: Any
 ) -> tuple[JobsSnapshot, StatusSnapshot]:
