@@ -32,6 +32,10 @@ from airflow_provider.values.recent import Recent
 
 MOST: Final = 2**24
 """How many bytes a message may take when it is unpacked: as many as a record may have."""
+_MORE_OF_A_TASK: Final = 12
+"""A task counts as 16 bytes, so that a message has a million at most. Tasks in a row take no bytes, but each of them
+becomes an object, so that a few bytes could keep a leader busy for long.
+"""
 
 _LONGEST_SHARED: Final = 30
 _ESCAPE: Final = 31
@@ -62,6 +66,11 @@ READ: Final = Recent[bytes, PackedTasks]()
 """Caches, as those of :class:`PackedTasks`: what was sent comes back, and is compressed once."""
 
 
+def takes(tasks: PackedTasks) -> int:
+    """How many of a message's bytes a set counts for when it is unpacked."""
+    return tasks.size + _MORE_OF_A_TASK * len(tasks)
+
+
 def pack(tasks: PackedTasks) -> bytes:
     """Write a set that is not empty, sorted as :meth:`PackedTasks.of` does it.
 
@@ -84,7 +93,7 @@ def unpack(data: bytes, room: int) -> PackedTasks:
     if known is None:
         known = _unpack(data, room)
         _keep(known, data)
-    if known.size > room:
+    if takes(known) > room:
         raise _too_large(room)
     return known
 
@@ -248,7 +257,7 @@ def _unpack(data: bytes, room: int) -> PackedTasks:
     jobs = len(names.sizes) // 2
     counts = [fewer + 1 for fewer in _read_numbers(_next(columns, "counts"), jobs, "counts")]
     tasks = sum(counts)
-    if len(names.joined) + jobs * _OF_A_JOB + tasks * _OF_A_TASK > room:
+    if len(names.joined) + jobs * _OF_A_JOB + tasks * (_OF_A_TASK + _MORE_OF_A_TASK) > room:
         raise _too_large(room)
     gaps = _read_numbers(_next(columns, "indexes"), tasks, "indexes")
     if next(columns, None) is not None:

@@ -9,7 +9,8 @@ Each set is compressed by itself, so a worker's tasks have the same bytes in wha
 are compressed and read once.
 
 A later version is read like this one: unknown fields and further sets are ignored. A message may take 16 MiB when it is
-unpacked. Errors count the bytes of a head when it is unpacked, and those of a set from its beginning in the message.
+unpacked, where each task counts as 16 bytes. Errors count the bytes of a head when it is unpacked, and those of a set
+from its beginning in the message.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _left_out(_tasks: PackedTasks) -> Piece | None:
 
 def _message(version: int, root: Piece, sets: Sequence[PackedTasks]) -> bytes:
     head = flatbuffer.finished(root)
-    size = len(head) + sum([tasks.size for tasks in sets if tasks.sizes])
+    size = len(head) + sum([columns.takes(tasks) for tasks in sets if tasks.sizes])
     if size > columns.MOST:
         raise LocalProtocolError(f"the message takes {size} bytes before it is packed, at most {columns.MOST}")
     parts = [v3.version_bytes(version, VERSION), _sized(_packed(head))]
@@ -118,7 +119,7 @@ def _parts(data: bytes, fields: Iterable[str]) -> tuple[int, bytes, dict[str, Pa
             part, end = _part(data, at)
             if part:
                 sets[field] = columns.unpack(part, room)
-                room -= sets[field].size
+                room -= columns.takes(sets[field])
     except ValueError as wrong:
         raise MalformedEmbeddedError(f"{field} at byte {at}: {wrong}") from None
     return version, head, sets
