@@ -107,6 +107,16 @@ def test_tasks_of_others_are_kept_once_they_were_read() -> None:
     assert columns.pack(owned) is said
 
 
+def test_what_a_peer_fills_up_with_nothing_is_not_written_again() -> None:
+    tasks = PackedTasks.of({TaskId("filled up", 0)})
+    written = columns.pack(tasks)
+    names, rest = columns.deflated(b"\0filled up"), written[-5:]
+    names = b"\0\0\0\xff\xff" * 1000 + names  # so many empty blocks
+    columns.WRITTEN.clear()
+    assert columns.unpack(columns.varint(2 * len(names) + 1) + names + rest, columns.MOST) == tasks
+    assert columns.pack(tasks) == written
+
+
 def test_tasks_in_another_order_come_out_in_ours() -> None:
     """Another's bytes may have any order; what we make of the same tasks is always the same."""
     one, other = PackedTasks.of([TaskId("a", 1)]), PackedTasks.of([TaskId("b", 2)])

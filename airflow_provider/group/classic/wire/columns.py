@@ -99,8 +99,10 @@ def unpack(data: bytes, room: int) -> PackedTasks:
 
 
 def _keep(tasks: PackedTasks, data: bytes) -> None:
+    """What is longer than the set itself is not written again: a peer may fill the bytes up with nothing."""
     size = tasks.size + len(data) + _OF_AN_ENTRY
-    WRITTEN.put(tasks, data, (), size)
+    if len(data) <= tasks.size:
+        WRITTEN.put(tasks, data, (), size)
     READ.put(data, tasks, (), size)
 
 
