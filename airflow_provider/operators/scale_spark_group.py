@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 class ScaleSparkGroupOperator(GroupTask):
     """Asks workers of a group to leave, and waits until they have.
 
-    Other workers learn the tasks that have something to warm up, and take them over when they are ready. A worker
-    leaves when it has no task left, and its Airflow task succeeds. In a group that learns no tasks, it leaves when its
-    running tasks have finished; others adopt its detached streams. The workers with the fewest slots are asked
-    first, and of these those with the least to move.
+    A worker that is asked finishes its batch tasks. Other workers learn its tasks that have something to warm up, and
+    take them over when they are ready. It leaves when it has no task left, and its Airflow task succeeds. In a group
+    that learns no tasks, it leaves when its running tasks have finished; others adopt its detached streams. The workers
+    with the fewest slots are asked first, and of these those with the least to move.
 
     It fails, without asking anybody, if the group can't reach this size by workers leaving, or has reached it already.
     It never retries, because a second try would take its share of the workers that are left.
