@@ -20,6 +20,7 @@ LONGEST_NAME: Final = 2**15 - 1
 """In bytes: the most that a text has in v0 to v2, and in the records of the same jobs."""
 _SIZE: Final = 2
 _NUMBER: Final = 4
+_MOST_JOBS_KEPT: Final = 2**15
 _ONE: Final = struct.pack("<i", 1)
 _job_of, _index_of = itemgetter(0), itemgetter(1)
 task_of: Final = partial(tuple.__new__, TaskId)
@@ -163,12 +164,16 @@ def _numbers(code: str, data: bytes) -> array[int]:
     return numbers
 
 
-@lru_cache(maxsize=16)
 def _encoded(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
-    """Names and sizes of jobs. Cached, because where jobs are spread all workers have tasks of the same ones.
+    """Names and sizes of jobs. Kept, because where jobs are spread all workers have tasks of the same ones. A peer may
+    have sent very many, which are not kept.
 
     :raises LocalProtocolError: for a name that has no UTF-8 form, or is too long
     """
+    return (_kept_encoded if len(jobs) <= _MOST_JOBS_KEPT else _encode)(jobs)
+
+
+def _encode(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
     try:
         names = "".join(jobs).encode()
     except UnicodeEncodeError as wrong:
@@ -177,6 +182,9 @@ def _encoded(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
     if len(names) > LONGEST_NAME < max(sizes):
         raise LocalProtocolError(f"the name of a job takes {max(sizes)} bytes, at most {LONGEST_NAME} can be sent")
     return names, struct.pack(f"<{len(sizes)}H", *sizes)
+
+
+_kept_encoded: Final = lru_cache(maxsize=16)(_encode)
 
 
 def _out_of_range(tasks: Tasks) -> str:

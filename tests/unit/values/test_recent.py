@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -124,3 +125,24 @@ def test_tasks_in_another_order_come_out_in_ours() -> None:
         other.names + one.names, other.sizes + one.sizes, other.counts + one.counts, other.packed + one.packed
     )
     assert PackedTasks.of(backwards.tasks()).jobs() == ["a", "b"]
+
+
+def test_long_names_that_a_peer_sends_in_few_bytes_are_not_kept() -> None:
+    messages = []
+    for message in range(6):
+        start = f"all jobs of message {message} have these words in their names, ".ljust(240, ".")
+        tasks = PackedTasks.of({TaskId(f"{start}{number:05}", 0) for number in range(5_000)})
+        messages.append(columns.pack(tasks))
+    assert max(map(len, messages)) < 100_000
+    columns.READ.clear()
+    columns.WRITTEN.clear()
+    tracemalloc.start()
+    try:
+        for sent in messages:
+            columns.unpack(sent, columns.MOST)
+            columns.READ.clear()
+            columns.WRITTEN.clear()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2_000_000, "the names of one of them take more than a million bytes"

@@ -43,7 +43,10 @@ _RARE: Final = re.compile(rb"[\x00-\x1f]")
 _ESCAPED: Final = re.compile(rb"\x1f(.?)", re.DOTALL)
 _RESTS: Final = re.compile(rb"[\x00-\x1e]([^\x00-\x1e]*)")
 _SMALL: Final = 2**16
-"""In bytes: a longer column of names is not kept, so that a hostile peer can't fill the memory with them."""
+_MOST_KEPT: Final = 2**20
+"""In bytes: a longer column of names is not kept, nor longer names, whatever the length of their column. Otherwise a
+hostile peer could fill the memory with them.
+"""
 _LONGEST_KEPT: Final = 250
 """In bytes: a longer name is not kept, for the same reason."""
 _NO_MARKS: Final = bytes(range(_ESCAPE, 256))
@@ -162,17 +165,23 @@ def _too_large(room: int) -> ValueError:
 # ---- writing
 
 
-@lru_cache(maxsize=16)
 def _names(names: bytes, sizes: bytes) -> bytes:
-    """The column of names. Cached, because where jobs are spread many workers have tasks of the same ones.
+    """The column of names. Kept, because where jobs are spread many workers have tasks of the same ones.
 
     :raises LocalProtocolError: if they are not sorted
     """
+    return (_kept_names if len(names) <= _MOST_KEPT else _written_names)(names, sizes)
+
+
+def _written_names(names: bytes, sizes: bytes) -> bytes:
     lengths = struct.unpack(f"<{len(sizes) // 2}H", sizes)
     ends = list(accumulate(lengths))
     each = list(map(names.__getitem__, map(slice, [0, *ends], ends)))
     behind = _kept_behind if max(lengths) <= _LONGEST_KEPT else _behind
     return _column(_MARKS[0] + _escaped(each[0]) + b"".join(map(behind, each, each[1:])))
+
+
+_kept_names: Final = lru_cache(maxsize=16)(_written_names)
 
 
 def _behind(before: bytes, name: bytes) -> bytes:
@@ -302,7 +311,15 @@ class _Names(NamedTuple):
 
 def _read_names(column: _Column) -> _Names:
     """The same column comes from many workers where jobs are spread, and is then kept."""
-    return (_small_names if len(column.data) <= _SMALL else _make_names)(column)
+    names = _small_names(column) if len(column.data) <= _SMALL else None
+    return _make_names(column) if names is None else names
+
+
+@lru_cache(maxsize=16)
+def _small_names(column: _Column) -> _Names | None:
+    """The names; None if they are too long to be kept."""
+    names = _make_names(column)
+    return names if len(names.joined) <= _MOST_KEPT else None
 
 
 def _make_names(column: _Column) -> _Names:
@@ -325,9 +342,6 @@ def _make_names(column: _Column) -> _Names:
     if max(lengths) > LONGEST_NAME:
         raise ValueError(f"names has one of {max(lengths)} bytes, a name has at most {LONGEST_NAME}")
     return _Names(b"".join(names), struct.pack(f"<{len(names)}H", *lengths))
-
-
-_small_names: Final = lru_cache(maxsize=16)(_make_names)
 
 
 def _unescaped(escaped: re.Match[bytes]) -> bytes:
