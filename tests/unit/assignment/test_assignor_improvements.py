@@ -282,7 +282,7 @@ class TestSameInputSameResult:
 
 
 _IN_ANOTHER_PROCESS = """
-from airflow_provider.assignment import cooperative
+from airflow_provider.assignment import cooperative_assignor
 from airflow_provider.assignment.model import Memory, Round
 from airflow_provider.values.model import TaskId
 from airflow_provider.assignment.policy import Deferred
@@ -292,7 +292,7 @@ owned = {"w1": frozenset()}
 for generation in range(6):
     rounds = Round(now_ms=generation * 10000, generation=generation, last_completed=generation - 1,
                    configured=configured, owned=owned)
-    outcome = cooperative.assign(rounds, memory, policy=Deferred(max_delay_ms=100))
+    outcome = cooperative_assignor.assign(rounds, memory, policy=Deferred(max_delay_ms=100))
     print([(worker, sorted(tasks)) for worker, tasks in outcome.target.items()],
           [(sorted(move.tasks), move.source, move.target, move.reason) for move in outcome.moves], outcome.delay_ms)
     memory = outcome.memory
