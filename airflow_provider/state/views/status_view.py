@@ -28,9 +28,9 @@ from airflow_provider.state.records import (
 )
 from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.state.rounds.reading import group_record_from_json
+from airflow_provider.state.views.changing_mapping import ChangingMapping
 from airflow_provider.state.views.hints import task_hints, worker_hints
 from airflow_provider.state.views.topic_view import About, TopicView, Unreadable, ignore_unreadable, read_value
-from airflow_provider.values.changing_mapping import ChangingMapping
 from airflow_provider.values.memo import Memo
 from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.values.replacing import replaced

@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.values.changing_mapping import ChangingMapping
+from airflow_provider.state.views.changing_mapping import ChangingMapping
 
 KEYS = st.integers(min_value=0, max_value=200)
 
