@@ -13,6 +13,7 @@ from airflow_provider.values import recent
 from airflow_provider.values.model import NO_TASKS, Assignment, ConfigOffset, TaskId, Tasks, WorkerState
 from airflow_provider.values.packed_tasks import PackedTasks
 from airflow_provider.values.recent import Recent
+from airflow_provider.values.varints import varint
 
 
 def share(*indexes: int) -> Tasks:
@@ -114,7 +115,7 @@ def test_what_a_peer_fills_up_with_nothing_is_not_written_again() -> None:
     names, rest = columns.deflated(b"\0filled up"), written[-5:]
     names = b"\0\0\0\xff\xff" * 1000 + names  # so many empty blocks
     columns.WRITTEN.clear()
-    assert columns.unpack(columns.varint(2 * len(names) + 1) + names + rest, columns.MOST) == tasks
+    assert columns.unpack(varint(2 * len(names) + 1) + names + rest, columns.MOST) == tasks
     assert columns.pack(tasks) == written
 
 

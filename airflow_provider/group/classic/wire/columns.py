@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 from airflow_provider.values.model import LocalProtocolError
 from airflow_provider.values.packed_tasks import LONGEST_NAME, PackedTasks
 from airflow_provider.values.recent import Recent
+from airflow_provider.values.varints import read_varint, varint
 
 MOST: Final = 2**24
 """How many bytes a message may take when it is unpacked: as many as a record may have."""
@@ -37,6 +38,7 @@ _MORE_OF_A_TASK: Final = 12
 becomes an object, so that a few bytes could keep a leader busy for long.
 """
 
+_LONGEST_LENGTH: Final = 5
 _LONGEST_SHARED: Final = 30
 _ESCAPE: Final = 31
 _RARE: Final = re.compile(rb"[\x00-\x1f]")
@@ -135,27 +137,14 @@ def inflated(data: bytes, room: int, dictionary: bytes = b"") -> bytes:
     return whole
 
 
-def varint(value: int) -> bytes:
-    """A whole number from 0 on, seven bits in a byte, the lowest first, as Kafka writes it."""
-    written = bytearray()
-    while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The inverse of :func:`varint`, and where it ends.
+def read_length(data: bytes, at: int) -> tuple[int, int]:
+    """The varint that begins at this byte, and where it ends.
 
     :raises ValueError: if it is cut off, or has more than five bytes
     """
-    value = 0
-    for place, byte in enumerate(data[at : at + 5]):
-        value |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return value, at + place + 1
-    raise ValueError("has no length")
+    if (length := read_varint(data, at, _LONGEST_LENGTH)) is None:
+        raise ValueError("has no length")
+    return length
 
 
 def _too_large(room: int) -> ValueError:
@@ -285,7 +274,7 @@ def _unpack(data: bytes, room: int) -> PackedTasks:
 def _columns(data: bytes) -> Iterator[_Column]:
     at = 0
     while at < len(data):
-        length, at = read_varint(data, at)
+        length, at = read_length(data, at)
         end = at + length // 2
         if end > len(data):
             raise ValueError(f"length {length // 2} is too much for {len(data) - at} bytes")

@@ -24,6 +24,7 @@ from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment,
 from airflow_provider.group.classic.wire.flatbuffer import Piece, Table
 from airflow_provider.values.model import LocalProtocolError, MalformedEmbeddedError, SubProtocol
 from airflow_provider.values.packed_tasks import NOTHING, PackedTasks
+from airflow_provider.values.varints import varint
 
 VERSION: Final = SubProtocol.COMPRESSED.version
 
@@ -98,10 +99,10 @@ def _packed(head: bytes) -> bytes:
 
 
 def _sized(part: bytes) -> bytes:
-    return columns.varint(len(part)) + part
+    return varint(len(part)) + part
 
 
-_ABSENT: Final = columns.varint(0)
+_ABSENT: Final = varint(0)
 
 
 def _parts(data: bytes, fields: Iterable[str]) -> tuple[int, bytes, dict[str, PackedTasks]]:
@@ -130,7 +131,7 @@ def _part(data: bytes, at: int) -> tuple[bytes, int]:
 
     :raises ValueError: if it is cut off
     """
-    size, begin = columns.read_varint(data, at)
+    size, begin = columns.read_length(data, at)
     end = begin + size
     if end > len(data):
         raise ValueError(f"length {size} is too much for {len(data) - begin} bytes")

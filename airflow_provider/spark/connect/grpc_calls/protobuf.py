@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from airflow_provider.values.varints import read_varint, varint
+
 _VARINT: Final = 0
 _EIGHT_BYTES: Final = 1
 _SIZED: Final = 2
@@ -26,13 +28,13 @@ class NotAMessageError(ValueError):
 
 def number(field: int, value: int) -> bytes:
     """A field with an integer, a boolean or a member of an enum."""
-    return _varint(field << 3 | _VARINT) + _varint(value)
+    return varint(field << 3 | _VARINT) + varint(value)
 
 
 def message(field: int, *fields: bytes) -> bytes:
     """A field with a message."""
     body = b"".join(fields)
-    return _varint(field << 3 | _SIZED) + _varint(len(body)) + body
+    return varint(field << 3 | _SIZED) + varint(len(body)) + body
 
 
 def text(field: int, value: str) -> bytes:
@@ -71,15 +73,6 @@ class Message:
         return [body.decode(errors="replace") for body in self._bodies.get(field, ())]
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     at = 0
     while at < len(data):
@@ -102,9 +95,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for place, byte in enumerate(data[at : at + _LONGEST_VARINT]):
-        value |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return value, at + place + 1
-    raise NotAMessageError("a number does not end")
+    if (number := read_varint(data, at, _LONGEST_VARINT)) is None:
+        raise NotAMessageError("a number does not end")
+    return number

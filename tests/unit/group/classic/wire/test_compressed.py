@@ -16,6 +16,7 @@ from airflow_provider.group.classic.wire import columns, v3, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
 from airflow_provider.values.model import HIGHEST_INDEX, ConfigOffset, Epoch, LocalProtocolError, TaskId, planner_of
 from airflow_provider.values.packed_tasks import NOTHING, PackedTasks
+from airflow_provider.values.varints import varint
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex
@@ -101,8 +102,8 @@ class TestRoundTrips:
     @unhurried
     @given(st.integers(0, 2**35 - 1))
     def test_a_length(self, value: int) -> None:
-        data = columns.varint(value)
-        assert columns.read_varint(b"?" + data + b"?", 1) == (value, 1 + len(data))
+        data = varint(value)
+        assert columns.read_length(b"?" + data + b"?", 1) == (value, 1 + len(data))
 
 
 def spread(digits: int, prefix: str) -> list[PackedTasks]:
