@@ -8,35 +8,39 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
+import damaged_messages
 import pytest
-import test_extensible_hostile as version_3
-from hypothesis import HealthCheck, example, given, settings
+from damaged_messages import (
+    Decoder,
+    all_of_assignment,
+    all_of_state,
+    decodes,
+    unhurried,
+    with_a_bit_flipped,
+    with_pieces_moved,
+)
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.group.classic.wire import columns, v4
 from airflow_provider.group.classic.wire.extensible import ExtensibleState
 from airflow_provider.values.model import MalformedEmbeddedError
+from airflow_provider.values.varints import varint
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MIB = 2**20
 
-STATE = replace(version_3.STATE, version=4)
-ASSIGNMENT = replace(version_3.ASSIGNMENT, version=4)
-Decoder = Callable[[bytes], object]
+STATE = replace(damaged_messages.STATE, version=4)
+ASSIGNMENT = replace(damaged_messages.ASSIGNMENT, version=4)
 
 
 def read_state(data: bytes) -> object:
-    """With an object for each task, too."""
-    state = v4.decode_metadata(data)
-    return state, [tasks.tasks() for tasks in (state.owned, state.ready, state.failed)], state.how_far()
+    return all_of_state(v4.decode_metadata(data))
 
 
 def read_assignment(data: bytes) -> object:
-    read = v4.decode_assignment(data)
-    some = [read.revoked, read.learning, read.learned, *([] if read.target is None else [read.target])]
-    return read, [tasks.tasks() for tasks in some]
+    return all_of_assignment(v4.decode_assignment(data))
 
 
 DECODERS: list[Decoder] = [read_state, read_assignment]
@@ -45,15 +49,6 @@ SAMPLES: list[tuple[Decoder, bytes]] = [
     (read_assignment, v4.encode_assignment(ASSIGNMENT)),
 ]
 samples = pytest.mark.parametrize(("decode", "data"), SAMPLES, ids=["state", "assignment"])
-
-
-def decodes(decode: Decoder, data: bytes) -> bool:
-    """Whether the bytes are accepted; anything but the one documented error fails the test."""
-    try:
-        decode(data)
-    except MalformedEmbeddedError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("decode", DECODERS)
@@ -69,7 +64,7 @@ def test_random_bytes(decode: Decoder, data: bytes) -> None:
 @given(data=st.binary(max_size=60))
 def test_random_columns(data: bytes) -> None:
     head = v4.encode_metadata(ExtensibleState(version=4))[:-4]
-    decodes(read_state, head + columns.varint(len(data)) + data + bytes(3))
+    decodes(read_state, head + varint(len(data)) + data + bytes(3))
 
 
 @unhurried
@@ -80,22 +75,15 @@ def test_random_contents_of_columns(text: bytes, numbers: list[bytes]) -> None:
 
 @samples
 def test_every_bit_flipped(decode: Decoder, data: bytes) -> None:
-    for bit in range(len(data) * 8):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        decodes(decode, bytes(flipped))
+    for flipped in with_a_bit_flipped(data):
+        decodes(decode, flipped)
 
 
 @samples
 @unhurried
 @given(random=st.data())
 def test_pieces_moved(decode: Decoder, data: bytes, random: st.DataObject) -> None:
-    moved = bytearray(data)
-    for _ in range(random.draw(st.integers(1, 4))):
-        size = random.draw(st.sampled_from([1, 2, 4, 8]))
-        source, target = (random.draw(st.integers(2, len(data) - size)) for _ in range(2))
-        moved[target : target + size] = moved[source : source + size]
-    decodes(decode, bytes(moved))
+    decodes(decode, with_pieces_moved(data, random))
 
 
 @samples
@@ -104,12 +92,12 @@ def test_what_is_cut_off_is_missed(decode: Decoder, data: bytes) -> None:
 
 
 def column(data: bytes) -> bytes:
-    return columns.varint(2 * len(data)) + data
+    return varint(2 * len(data)) + data
 
 
 def compressed(data: bytes) -> bytes:
     data = columns.deflated(data)
-    return columns.varint(2 * len(data) + 1) + data
+    return varint(2 * len(data) + 1) + data
 
 
 def message(*contents: bytes, written: Callable[[bytes], bytes] = column) -> bytes:
@@ -118,7 +106,7 @@ def message(*contents: bytes, written: Callable[[bytes], bytes] = column) -> byt
 
 
 def owning(tasks: bytes) -> bytes:
-    return v4.encode_metadata(ExtensibleState(version=4))[:-4] + columns.varint(len(tasks)) + tasks + bytes(3)
+    return v4.encode_metadata(ExtensibleState(version=4))[:-4] + varint(len(tasks)) + tasks + bytes(3)
 
 
 HEAD = v4.encode_metadata(ExtensibleState(version=4))[:-4]
@@ -179,7 +167,7 @@ def test_columns_that_make_no_sense(tasks: bytes, complaint: str) -> None:
 
 
 BOMBS = {
-    "a head": b"\0\4" + (lambda bomb: columns.varint(len(bomb)) + bomb)(columns.deflated(bytes(300 * MIB))),
+    "a head": b"\0\4" + (lambda bomb: varint(len(bomb)) + bomb)(columns.deflated(bytes(300 * MIB))),
     "a name": message(b"\0" + b"x" * 300 * MIB, b"\0", b"\0", written=compressed),
     "names": message(b"\0" + b"x" * 30 + b"\x1ey" * 8 * MIB, b"\0", b"\0", written=compressed),
     "empty names": message(bytes(15 * MIB), b"\0", b"\0", written=compressed),
@@ -208,7 +196,7 @@ def test_few_bytes_do_not_become_gigabytes(bomb: bytes) -> None:
 
 def test_the_sets_of_a_message_share_the_limit() -> None:
     half = column(b"\0a") + column(b"\x18" + (600_000).to_bytes(3, "big")) + column(b"\0")
-    sized = columns.varint(len(half)) + half
+    sized = varint(len(half)) + half
     assert v4.decode_metadata(HEAD + sized + bytes(3)).owned
     with pytest.raises(MalformedEmbeddedError, match=r"learning at byte \d+: takes more than"):
         v4.decode_metadata(HEAD + sized + sized + bytes(2))
@@ -220,5 +208,5 @@ def test_any_level_of_compression_is_read() -> None:
     for level in range(10):
         writer = zlib.compressobj(level, wbits=-9)
         data = writer.compress(text) + writer.flush()
-        tasks = columns.varint(2 * len(data) + 1) + data + column(b"\0") + column(b"\0")
+        tasks = varint(2 * len(data) + 1) + data + column(b"\0") + column(b"\0")
         assert len(v4.decode_metadata(owning(tasks)).owned) == 11

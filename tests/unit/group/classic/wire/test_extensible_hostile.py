@@ -5,65 +5,38 @@ from __future__ import annotations
 import struct
 import time
 import tracemalloc
-from collections.abc import Callable
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from damaged_messages import (
+    ASSIGNMENT,
+    STATE,
+    Decoder,
+    all_of_assignment,
+    all_of_state,
+    decodes,
+    unhurried,
+    with_a_bit_flipped,
+    with_pieces_moved,
+)
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider.group.classic.wire import v3
-from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState, learning
-from airflow_provider.values.model import ConfigOffset, Epoch, MalformedEmbeddedError, TaskId, planner_of
+from airflow_provider.group.classic.wire.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.values.model import MalformedEmbeddedError, TaskId
 from airflow_provider.values.packed_tasks import PackedTasks
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-SOME = PackedTasks.of({planner_of("a"), TaskId("a", 3), TaskId("é", 0)})
-LEARNS, PROGRESS = learning({TaskId("b", 0): 0.5, TaskId("b", 1): 1.0})
-STATE = ExtensibleState(
-    url="u",
-    config_offset=ConfigOffset(9),
-    owned=SOME,
-    learning=LEARNS,
-    progress=PROGRESS,
-    ready=PackedTasks.of({TaskId("b", 1)}),
-    failed=PackedTasks.of({TaskId("b", 0)}),
-    leaving="scaled down",
-    slots=4,
-    weight=1.5,
-    epoch=Epoch(7),
-)
-ASSIGNMENT = ExtensibleAssignment(
-    leader="w1",
-    leader_url="u/1",
-    config_offset=ConfigOffset(9),
-    target=SOME,
-    revoked=LEARNS,
-    delay_ms=300_000,
-    learning=LEARNS,
-    learned=SOME,
-    another_round=True,
-    shutdown=True,
-    epoch=Epoch(7),
-)
-Decoder = Callable[[bytes], object]
 
 
 def read_state(data: bytes) -> object:
-    """With an object for each task, too."""
-    state = v3.decode_metadata(data)
-    some = [state.owned, state.ready, state.failed]
-    owned = state.owned.jobs(), state.owned.indexes()
-    return state, [tasks.tasks() for tasks in some], state.how_far(), owned, repr(state)
+    return all_of_state(v3.decode_metadata(data))
 
 
 def read_assignment(data: bytes) -> object:
-    read = v3.decode_assignment(data)
-    some = [read.revoked, read.learning, read.learned, *([] if read.target is None else [read.target])]
-    return read, [tasks.tasks() for tasks in some], repr(read)
+    return all_of_assignment(v3.decode_assignment(data))
 
 
 DECODERS: list[Decoder] = [read_state, read_assignment]
@@ -72,15 +45,6 @@ SAMPLES: list[tuple[Decoder, bytes]] = [
     (read_assignment, v3.encode_assignment(ASSIGNMENT)),
 ]
 samples = pytest.mark.parametrize(("decode", "data"), SAMPLES, ids=["state", "assignment"])
-
-
-def decodes(decode: Decoder, data: bytes) -> bool:
-    """Whether the bytes are accepted; anything but the one documented error fails the test."""
-    try:
-        decode(data)
-    except MalformedEmbeddedError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("decode", DECODERS)
@@ -94,10 +58,8 @@ def test_random_bytes(decode: Decoder, data: bytes) -> None:
 
 @samples
 def test_every_bit_flipped(decode: Decoder, data: bytes) -> None:
-    for bit in range(len(data) * 8):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        decodes(decode, bytes(flipped))
+    for flipped in with_a_bit_flipped(data):
+        decodes(decode, flipped)
 
 
 @pytest.mark.slow
@@ -118,12 +80,7 @@ def test_every_word_replaced(decode: Decoder, data: bytes) -> None:
 @given(random=st.data())
 def test_pieces_moved(decode: Decoder, data: bytes, random: st.DataObject) -> None:
     """Offsets lead to what is another thing, or to themselves."""
-    moved = bytearray(data)
-    for _ in range(random.draw(st.integers(1, 4))):
-        size = random.draw(st.sampled_from([1, 2, 4, 8]))
-        source, target = (random.draw(st.integers(2, len(data) - size)) for _ in range(2))
-        moved[target : target + size] = moved[source : source + size]
-    decodes(decode, bytes(moved))
+    decodes(decode, with_pieces_moved(data, random))
 
 
 @samples
