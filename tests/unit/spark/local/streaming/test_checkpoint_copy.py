@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hadoop_files import Files, make_older, session_with_files
 
-from airflow_provider.spark.local.streaming import checkpoint_copy
-from airflow_provider.spark.local.streaming.checkpoint_copy import ABANDONED_MS, CheckpointCopy
+from airflow_provider.spark.local.streaming import rehearsal_folder
+from airflow_provider.spark.local.streaming.checkpoint_copy import CheckpointCopy
+from airflow_provider.spark.local.streaming.rehearsal_folder import ABANDONED_MS
 
 LATER_MS = ABANDONED_MS + 60_000
 
@@ -95,7 +96,7 @@ def test_an_empty_copy_is_as_old_as_its_folder(job: Path) -> None:
 def test_what_takes_long_says_again_that_its_copy_is_used(
     job: Path, monkeypatch: pytest.MonkeyPatch, long: str
 ) -> None:
-    monkeypatch.setattr(checkpoint_copy, "_SIGN_EVERY_S", -1.0)
+    monkeypatch.setattr(rehearsal_folder, "_SIGN_EVERY_S", -1.0)
     copy = copy_of(job)
 
     def pass_by() -> bool:
