@@ -21,7 +21,6 @@ from airflow_provider.spark.attempts.failures import Mask, Printed
 from airflow_provider.spark.attempts.run_attempt import TaskSession, task_context
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local.isolation.forks import only_in_this_process
-from airflow_provider.spark.local.streaming.checkpoint_files import read_newest
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     TaskOrder,
@@ -135,8 +134,10 @@ def _steps(job: SparkJob, session: TaskSession, order: TaskOrder, guard: WarmUpG
         return
     own = getattr(job, "warm_up", _nothing_more)
     if not order.bounded and own is not None:
-        for progress in read_newest(spark, order.checkpoint_location):
+        for progress in session.prepare_stream(order.checkpoint_location, guard):
             yield progress if own is _nothing_more else 0.0
+    if guard.stopping:
+        return
     steps: object = None if own is None else own(spark, task)
     if isinstance(steps, Iterator):  # what else it returns does not count; to go through a DataFrame never ends
         yield from steps

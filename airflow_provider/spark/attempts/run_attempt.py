@@ -112,6 +112,9 @@ class TaskSession(Protocol):
         :raises FencedError: if the task is told to stop while it waits for the data
         """
 
+    def prepare_stream(self, location: str, guard: TaskGuard) -> Iterator[float]:
+        """Make Spark ready for any stream with the checkpoint at ``location``. Yields the progress, from 0 to 1."""
+
     def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
         """Run the query on a copy of the checkpoint at ``location``, again and again until it starts no faster. Yields
         the progress, from 0 to 1.

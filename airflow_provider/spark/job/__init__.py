@@ -297,8 +297,8 @@ class SparkJob:
 
     warm_up: WarmUp | None
     """``warm_up(self, spark, task)``: make ``task`` ready to run here, while another worker runs it. Tasks of a job
-    without it move without a warm-up, except streams: for these the newest checkpoint files are read. None: not even
-    for streams.
+    without it move without a warm-up, except streams: for these the newest checkpoint files are read, and Spark is made
+    ready to write streams. None: not even for streams.
     """
 
     config_schema: type | Mapping[str, Any] | None = None

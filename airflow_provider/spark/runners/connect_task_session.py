@@ -251,6 +251,10 @@ class ConnectSession:
         self._shared.append(data)
         return data
 
+    def prepare_stream(self, location: str, guard: TaskGuard) -> Iterator[float]:  # noqa: ARG002
+        """There is nothing to prepare: the server is equally warm for all its workers."""
+        return iter(())
+
     def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:  # noqa: ARG002
         """There is nothing to rehearse: the server is equally warm for all its workers."""
         return iter(())

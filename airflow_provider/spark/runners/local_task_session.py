@@ -37,8 +37,10 @@ from airflow_provider.spark.local.streaming.awaiting import (
     say_left_running,
     summary_of,
 )
+from airflow_provider.spark.local.streaming.checkpoint_files import read_newest
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
 from airflow_provider.spark.local.streaming.rehearsal import rehearse
+from airflow_provider.spark.local.streaming.sinks import warm_sinks
 from airflow_provider.spark.runners.query_stops import stop_queries
 from airflow_provider.state.records.jobs_topic.session_conf import POOL
 
@@ -195,9 +197,20 @@ class LocalSession:
         assert self.spark is not None
         return self.spark.tables.get(self, spark, name, make, waits)
 
+    def prepare_stream(self, location: str, guard: TaskGuard) -> Iterator[float]:
+        for progress in read_newest(self.open(), location):
+            yield progress / 2
+        for _ in warm_sinks(self.open(), location, guard.wait):
+            yield 0.5
+        self._refuse_a_dead_spark()
+
     def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
         yield from rehearse(self.open(), stream, location, guard.wait)
-        if self.spark is not None and not self.spark.alive:  # then more than the rehearsal has failed
+        self._refuse_a_dead_spark()
+
+    def _refuse_a_dead_spark(self) -> None:
+        """:raises SparkGoneError: then more has failed than what was tried"""
+        if self.spark is not None and not self.spark.alive:
             raise self.spark.gone()
 
     def explain(self, error: BaseException) -> BaseException:

@@ -42,6 +42,9 @@ class NoSession:
     def share(self, _name: str, _make: Callable[[], Any], _guard: TaskGuard) -> Any:
         raise NoSessionError
 
+    def prepare_stream(self, _location: str, _guard: TaskGuard) -> Iterator[float]:
+        return iter(())
+
     def rehearse(self, _stream: Any, _location: str, _guard: TaskGuard) -> Iterator[float]:
         return iter(())
 

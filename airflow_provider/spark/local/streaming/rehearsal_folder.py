@@ -8,6 +8,7 @@ the folder is used. Times are compared as the file system reports them, so they 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -32,10 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class RehearsalFolder:
-    """Such a folder; it may also be a checkpoint of its own.
-
-    :param location: the checkpoint's folder, on any file system that Spark can write to
-    """
+    """:param location: the checkpoint's folder, on any file system that Spark can write to"""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001
@@ -62,8 +60,8 @@ class RehearsalFolder:
 
     def make(self) -> None:
         self._made = True
-        self.files.deleteOnExit(self.root)
         self.sign()
+        self.files.deleteOnExit(self.root)  # only what exists
         self._remove_abandoned()
 
     def sign(self) -> None:
@@ -72,12 +70,15 @@ class RehearsalFolder:
         """
         if time.monotonic() < self._signed_at + _SIGN_EVERY_S:
             return
-        stream = self.files.create(self.path(self.root, _ID))
+        self.write(_ID, self._id)
+        self._signed_at = time.monotonic()
+
+    def write(self, name: str, text: str) -> None:
+        stream = self.files.create(self.path(self.root, name))
         try:
-            stream.writeBytes(self._id)
+            stream.writeBytes(text)
         finally:
             stream.close()
-        self._signed_at = time.monotonic()
 
     def copy(self, path: str) -> None:
         """Copy a file of the checkpoint.
@@ -88,8 +89,10 @@ class RehearsalFolder:
         self._jvm.org.apache.hadoop.fs.FileUtil.copy(self.files, source, self.files, target, False, self._conf)
 
     def remove(self) -> None:
+        """If this fails, or a task of Spark still writes into it, a later rehearsal removes it."""
         if self._made:
-            self.files.delete(self.root, True)
+            with contextlib.suppress(Exception):
+                self.files.delete(self.root, True)
 
     def _remove_abandoned(self) -> None:
         """Remove abandoned folders of this task and of others of its job."""

@@ -41,6 +41,9 @@ class FakeSession:
     def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
         return make()
 
+    def prepare_stream(self, location: str, guard: TaskGuard) -> Iterator[float]:
+        return iter(())
+
     def rehearse(self, stream: object, location: str, guard: TaskGuard) -> Iterator[float]:
         return iter((0.5, 1.0))
 

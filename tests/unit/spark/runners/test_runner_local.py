@@ -74,6 +74,9 @@ class SlowSession:
     def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
         return make()
 
+    def prepare_stream(self, location: str, guard: object) -> Iterator[float]:
+        return iter(())
+
     def rehearse(self, stream: object, location: str, guard: object) -> Iterator[float]:
         return iter(())
 

@@ -58,8 +58,10 @@ class Files:
     def makeQualified(self, path: HadoopPath) -> HadoopPath:  # noqa: N802
         return path
 
-    def deleteOnExit(self, _path: HadoopPath) -> None:  # noqa: N802
-        """A process that is killed does not."""
+    def deleteOnExit(self, path: HadoopPath) -> bool:  # noqa: N802
+        """A process that is killed does not. Of what does not exist, nothing is remembered."""
+        assert path.path.exists()
+        return True
 
     def listStatus(self, path: HadoopPath) -> list[Status]:  # noqa: N802
         return [Status(entry) for entry in sorted(path.path.iterdir())]

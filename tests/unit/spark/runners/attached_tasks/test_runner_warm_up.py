@@ -12,7 +12,6 @@ import pytest
 from begun import begins_at_once
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.spark import warm_up
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.local.application.spark_application import LocalSparkSettings
 from airflow_provider.spark.local.errors import SparkGoneError, SparkStartError
@@ -80,6 +79,7 @@ class Session:
     ) -> None:
         self.spark: Any = None
         self.views: dict[str, Any] = {}
+        self.prepared: list[str] = []
         self.made.append(self)
 
     def open(self) -> Any:
@@ -97,6 +97,10 @@ class Session:
 
     def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
         return make()
+
+    def prepare_stream(self, location: str, guard: TaskGuard) -> Iterator[float]:
+        self.prepared.append(location)
+        yield 0.25
 
     def rehearse(self, stream: object, location: str, guard: TaskGuard) -> Iterator[float]:
         return iter(())
@@ -282,20 +286,13 @@ async def test_every_kind_of_job_can_be_made_ready(watched: Watched, name: str, 
     assert await watched.result() == result
 
 
-@pytest.mark.parametrize(("name", "reads"), [("AtOnce", True), ("Plain", True), ("Cold", False)])
-async def test_of_a_stream_the_newest_checkpoint_files_are_read_unless_it_wants_no_warm_up(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch, name: str, reads: bool
+@pytest.mark.parametrize(("name", "prepares"), [("AtOnce", True), ("Plain", True), ("Cold", False)])
+async def test_spark_is_prepared_for_a_stream_unless_it_wants_no_warm_up(
+    watched: Watched, name: str, prepares: bool
 ) -> None:
-    read: list[str] = []
-
-    def read_newest(_spark: Any, location: str) -> Iterator[float]:
-        yield 0.25
-        read.append(location)
-
-    monkeypatch.setattr(warm_up, "read_newest", read_newest)
     watched.runner.warm(order(name, bounded=False, checkpoint_location="/checkpoints/0"))
     await watched.hears(WarmUpReady)
-    assert read == ["/checkpoints/0"] * reads
+    assert Session.made[0].prepared == ["/checkpoints/0"] * prepares
     told = [event.progress for event in watched.events if isinstance(event, WarmUpProgressed)]
     assert told == {"AtOnce": [0.0], "Plain": [0.25], "Cold": []}[name], "the job's own says how far it is"
 
