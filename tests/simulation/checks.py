@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from simulation import invariants, learner_invariants
+from simulation import invariants, learner_invariants, rest_invariants
 from simulation.rounds import Round
 
 from airflow_provider.values.model import NO_TASKS, TaskId
@@ -60,7 +60,8 @@ class Checks:
             by_cost = self.rounds[-1].by_cost if self.rounds else NO_TASKS
             shares = {process.name: process.tasks.held - by_cost for process in world.members}
             slots = {process.name: process.slots for process in world.members}
-            invariants.the_spread_is_at_most_one(shares, slots)
+            with_state = world.jobs.newest.stateful if world.coordinator.learns else ()
+            rest_invariants.the_spread_is_at_most_one(shares, slots, with_state)
         learner_invariants.check_at_rest(world)
 
     def _latest(self, now: Round, task: TaskId) -> int:

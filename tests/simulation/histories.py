@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from simulation import actions as do
 from simulation import failure_actions as failures
-from simulation import invariants, spark_invariants
 from simulation import learner_actions as learners
+from simulation import rest_invariants, spark_invariants
 from simulation.actions import Action, Loss, Moment
 from simulation.culprits import MAX_DEATHS, most_deaths
 from simulation.failing import HistoryError
@@ -319,7 +319,7 @@ def _settle(world: World, plan: Plan, told: Told) -> None:
         within_ms=plan.settle_ms,
     )
     told.rounds_of_peace = max(told.rounds_of_peace, len(rounds) - bound + plan.converges_within)
-    invariants.everything_converges(settled=settled and len(rounds) <= bound, within=plan.converges_within)
+    rest_invariants.everything_converges(settled=settled and len(rounds) <= bound, within=plan.converges_within)
 
 
 class Author:

@@ -451,29 +451,6 @@ def _balancing(now: Round) -> dict[WorkerId, Tasks]:
     }
 
 
-# ---- when the faults stop
-
-
-@invariant
-def everything_converges(*, settled: bool, within: int) -> None:
-    """After the faults stop, the group comes to rest in a bounded number of rounds, with every task running once."""
-    if not settled:
-        raise Broken(f"the group did not come to rest in time and within {within} rounds")
-
-
-@invariant
-def the_spread_is_at_most_one(shares: Mapping[str, Tasks], slots: Mapping[str, int]) -> None:
-    """In a group at rest, each member has the whole part of its quota, or one more: of planners, whose quotas are
-    equal, and of tasks, whose quotas are in proportion to the slots.
-    """
-    for kind, weights in ((True, dict.fromkeys(slots, 1)), (False, slots)):
-        counts = {worker: sum(task.is_planner is kind for task in share) for worker, share in shares.items()}
-        total, together = sum(counts.values()), sum(weights.values())
-        above = {worker: count - total * weights[worker] // together for worker, count in counts.items()}
-        if not set(above.values()) <= {0, 1}:
-            raise Broken(f"{'planners' if kind else 'tasks'}: {counts} with {dict(weights)}")
-
-
 def _believes_rightly(owner: Process, task: TaskId) -> bool:
     return owner.state.last_completed == owner.state.generation and task not in owner.state.stopping
 
