@@ -198,8 +198,8 @@ def test_as_json_it_says_who_has_left_and_how_long_that_took(cli: Cli, leaving: 
 
 
 def test_it_does_not_wait_for_ever(cli: Cli) -> None:
-    status, out, err = cli("--without", "w2", "--wait", "--timeout", "0.05")
-    assert (status, err) == (1, "cospark scale: after 0.05 s these have not left: w2\n")
+    status, out, err = cli("--without", "w2", "--wait", "--timeout", "0.5")
+    assert (status, err) == (1, "cospark scale: after 0.5 s these have not left: w2\n")
     assert out.splitlines()[-1].startswith(
         "0 of 1 have left; w2 (stable): 1 task, w1 learns job:1 of w2 (warming, 0 %), "
     )
