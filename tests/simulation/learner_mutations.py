@@ -258,7 +258,7 @@ LEARNER_MUTATIONS = (
         name="has a running task learned although one that waits could move",
         module="airflow_provider.assignment.learners.excess",
         edits=(("(len(waiting.get(worker, NO_TASKS)) < above[worker], rest.get(worker, 0), worker)", "worker"),),
-        unit_test="tests/unit/state/views/slots/test_free_slots.py",
+        unit_test="tests/unit/assignment/learners/test_learner_rules.py",
     ),
     Mutation(
         name="gives a task with state back to the worker that had no slot for it",
