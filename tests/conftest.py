@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """A test that hangs ends, and shows where it was: no part of any claim, so it leaves a busy machine its time."""
     if config.option.timeout is None:
         config.option.timeout = TEST_LIMIT_S
+    config.addinivalue_line("markers", "no_cover: pytest-cov leaves it alone, if that is loaded")
     gc.disable()
 
 
