@@ -9,7 +9,10 @@ from __future__ import annotations
 import argparse
 import gc
 import multiprocessing
+import os
+import secrets
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -96,7 +99,8 @@ class Crew:
     """Worker processes that play histories."""
 
     def __init__(self, processes: int) -> None:
-        self._pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_the_parent)
 
     def play(self, plan: str, seeds: range) -> Iterator[Tally]:
         """Yields the tally so far, until all is played."""
@@ -108,6 +112,18 @@ class Crew:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+def _end_with_the_parent() -> None:
+    """A process of a pool that waits for work does not notice that there will be none: others hold the pipe open."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def report(plan: str, seed: int) -> str:
@@ -127,7 +143,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=NAMES, help="only this plan")
     parser.add_argument("--seed", type=int, help="only this seed")
-    parser.add_argument("--seeds", type=int, default=100, help="seeds of each plan (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=100, help="histories of each plan (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
     chosen = parser.parse_args()
     plans = [chosen.plan] if chosen.plan else list(NAMES)
@@ -143,14 +159,15 @@ def main() -> int:
 
 
 def _play_plan(crew: Crew, plan: str, seeds: int) -> int:
-    began = time.monotonic()
+    """From a random first seed."""
+    began, first = time.monotonic(), secrets.randbelow(10**12)
     tally = Tally()
-    for tally in crew.play(plan, range(seeds)):
+    for tally in crew.play(plan, range(first, first + seeds)):
         print(f"\r{plan}: {tally.histories} of {seeds}", end="", flush=True, file=sys.stderr)
         if tally.failed:
             print(f"\n{report(plan, tally.failed[0])}")
             return 1
-    print(f"\r{plan}: {tally}; {time.monotonic() - began:.0f} s")
+    print(f"\r{plan} from seed {first}: {tally}; {time.monotonic() - began:.0f} s")
     return 0
 
 
