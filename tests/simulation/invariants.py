@@ -141,8 +141,8 @@ def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
 @invariant
 def untouched_members_stop_only_what_is_revoked(process: Process, command: StopTasks, rounds: Sequence[Round]) -> None:
     """A member untouched by faults stops only what the leader revokes (in an eager group, everything in each round)
-    and, when it was told to leave, all it has. An exception: if others hold up a rebalance for longer than its timeout,
-    the member cannot know that its JoinGroup was not lost.
+    or what is not configured any more, and, when it was told to leave, all it has. An exception: if others hold up a
+    rebalance for longer than its timeout, the member cannot know that its JoinGroup was not lost.
     """
     if process.touched or process.world.anything_lossy or command.reason is StopReason.LEAVING:
         return
@@ -157,7 +157,7 @@ def untouched_members_stop_only_what_is_revoked(process: Process, command: StopT
     told = next((each for each in reversed(rounds) if each.seen.generation == process.state.generation), None)
     if told is None or not told.cooperative:
         return
-    extra = command.tasks - told.revoked.get(process.worker, NO_TASKS)
+    extra = command.tasks & told.configured - told.revoked.get(process.worker, NO_TASKS)
     if extra:
         raise Broken(f"{process.name} stops {names(extra)}, which the round did not revoke")
 
