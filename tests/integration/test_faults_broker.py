@@ -161,4 +161,5 @@ def assert_told_that_topics_are_gone(group: Fleet, worker: str) -> None:
     assert f"of group '{group.group_id}' is gone; was the broker started again without its data?" in log, log
     assert "jobs have to be submitted again" in log
     assert "Traceback" not in log
-    assert log.count("no broker of") <= 1, log
+    # However many tries there are. On a busy machine, one client hears of the outage when another one is over it.
+    assert log.count("no broker of") <= 2, log
