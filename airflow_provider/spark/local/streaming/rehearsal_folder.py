@@ -44,7 +44,6 @@ class RehearsalFolder:
         self.root = self.path(self.original.getParent(), f"{_PREFIX}{uuid.uuid4().hex[:8]}-{self.original.getName()}")
         self._id = json.dumps({"id": str(uuid.uuid4())})
         self._signed_at = float("-inf")
-        self._made = False
 
     @property
     def location(self) -> str:
@@ -59,7 +58,6 @@ class RehearsalFolder:
         return self._jvm.org.apache.hadoop.fs.Path(*parts)
 
     def make(self) -> None:
-        self._made = True
         self.sign()
         self.files.deleteOnExit(self.root)  # only what exists
         self._remove_abandoned()
@@ -90,9 +88,8 @@ class RehearsalFolder:
 
     def remove(self) -> None:
         """If this fails, or a task of Spark still writes into it, a later rehearsal removes it."""
-        if self._made:
-            with contextlib.suppress(Exception):
-                self.files.delete(self.root, True)
+        with contextlib.suppress(Exception):
+            self.files.delete(self.root, True)
 
     def _remove_abandoned(self) -> None:
         """Remove abandoned folders of this task and of others of its job."""

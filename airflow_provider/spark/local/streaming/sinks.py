@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.local.pyspark_internals import take_off_listener_bus
-from airflow_provider.spark.local.streaming.rehearsal_folder import ABANDONED_MS, RehearsalFolder
+from airflow_provider.spark.local.streaming.rehearsal_folder import RehearsalFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,6 @@ ONE_AT_A_TIME: Final = threading.Lock()
 _LOOK_S: Final = 0.05
 LIMIT_S: Final = 120.0
 """The longest time for the batches of one format, as long as a cluster gives no cores."""
-assert 2 * LIMIT_S * 1_000 < ABANDONED_MS
 BATCHES: Final = 2
 """The second one finds a table that has been written before, as the real one does."""
 _CATALOG: Final = "cospark_rehearsal"
