@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
+from airflow_provider.integration.interruptible import wait_for
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.administration.topic_admin import TopicAdmin
 from airflow_provider.kafka.topics.followed import DEFAULT_TIMEOUT_S
@@ -93,5 +94,7 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     only waits.
     """
     with start_blocking_portal() as portal:
-        result: T = portal.call(work)
+        working = portal.start_task_soon(work)
+        wait_for(working)
+        result: T = working.result()
         return result

@@ -6,7 +6,10 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
+
+from airflow_provider.integration.interruptible import wait_for
 
 T = TypeVar("T")
 
@@ -24,8 +27,7 @@ class LoopThread(Generic[T]):
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._work = work
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._result: list[T] = []
-        self._error: BaseException | None = None
+        self._done: Future[T] = Future()
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="cospark-worker", daemon=True)
 
@@ -37,17 +39,14 @@ class LoopThread(Generic[T]):
 
         :returns: whether it has ended
         """
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return wait_for(self._done, timeout_s)
 
     def result(self) -> T:
         """The coroutine's result, after its end.
 
         :raises BaseException: what it raised
         """
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
+        return self._done.result(0)
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Call ``function`` on the loop; does nothing if none runs. A signal handler may call this."""
@@ -60,9 +59,11 @@ class LoopThread(Generic[T]):
 
     def _run(self) -> None:
         try:
-            self._result.append(asyncio.run(self._main()))
+            result = asyncio.run(self._main())
         except BaseException as error:  # noqa: BLE001  raised again in the thread that waits
-            self._error = error
+            self._done.set_exception(error)
+        else:
+            self._done.set_result(result)
 
     async def _main(self) -> T:
         self._loop = asyncio.get_running_loop()

@@ -55,13 +55,16 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("takes_it", ["main", "another"])
 @pytest.mark.usefixtures("interruptible")
-def test_who_is_interrupted_has_its_work_cancelled() -> None:
+def test_who_is_interrupted_has_its_work_cancelled(takes_it: str) -> None:
+    """Another thread takes the signal if it starts one itself at that moment."""
     ended: list[str] = []
 
     async def endless() -> None:
+        taker = threading.main_thread() if takes_it == "main" else threading.current_thread()
         try:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.pthread_kill(taker.ident or 0, signal.SIGINT)
             await asyncio.Event().wait()
         finally:
             ended.append("cancelled")
