@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
-import threading
+import time
 from typing import Final
 
 from airflow_provider.cli.shared.connection import add_connection_arguments, settings_of
@@ -54,14 +54,15 @@ def run(args: argparse.Namespace) -> int:
         kafka, coordinator = settings_of(args), _settings(args)
         with handlers_restored(), bridges_of(kafka, coordinator) as bridges:
             server = shard_server(kafka, coordinator, bridges, shard_meter())
-            signalled = threading.Event()
+            signalled: list[int] = []  # not an Event: if the handler interrupts a wait for it, both need its lock
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: signalled.set())
+                signal.signal(number, lambda number, _: signalled.append(number))
             server.start()
             try:
-                while not signalled.wait(_LOOK_S):
+                while not signalled:
                     if server.refusal is not None:
                         raise server.refusal
+                    time.sleep(_LOOK_S)
             finally:
                 server.close()
     except (SettingsError, TopicError, ValueError) as wrong:
