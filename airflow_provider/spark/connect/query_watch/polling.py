@@ -273,6 +273,7 @@ class QueryPolling:
         for due in self._due:
             due.at = now + random.uniform(0, every_s)
         heapq.heapify(self._due)
+        self._changed.set()
 
     def _every_s(self) -> float:
         return max(POLL_EVERY_S, len(self._due) / POLLS_PER_S)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import random
 from types import ModuleType
+from typing import cast
 
 import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
 from query_watch_bench import Hearing, looked, short_answers
 from query_watch_bench import server as server
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
-from airflow_provider.spark.connect.grpc_calls.calls import UnansweredError
-from airflow_provider.spark.connect.query_watch import polling
+from airflow_provider.spark.connect.grpc_calls.calls import ServerCalls, UnansweredError
+from airflow_provider.spark.connect.grpc_calls.messages import QueryStatus, RunningQuery
+from airflow_provider.spark.connect.query_watch import polling, silence
+from airflow_provider.spark.connect.query_watch.polling import Listener, QueryPolling
 from airflow_provider.spark.connect.query_watch.silence import SILENT_S, Silence
-from airflow_provider.spark.connect.query_watch.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
+from airflow_provider.spark.connect.query_watch.watch_events import (
+    QueryEnded,
+    QueryLost,
+    ServerBack,
+    ServerSilent,
+    WatchEvent,
+)
+from airflow_provider.spark.connect.trouble import Trouble
 
 
 @pytest.mark.slow
@@ -112,6 +124,53 @@ async def test_one_query_without_an_answer_is_no_silence(server: FakeConnect, ca
         assert caplog.text.count("gives no status of query") == 1
         odd.says_nonsense, odd.active = False, False
         await hearing.hears(QueryEnded)
+
+
+class Answering:
+    """In the place of a server's calls about one query.
+
+    :param fails: whether the first question gets no answer, but an error
+    :ivar answer: when
+    """
+
+    def __init__(self, *, fails: bool) -> None:
+        self.asked = 0
+        self.answer = asyncio.Event()
+        self._fails = fails
+
+    async def require_session(self, _session: str) -> None:
+        """It has the session."""
+
+    async def status(self, _session: str, _query: object) -> QueryStatus:
+        self.asked += 1
+        await self.answer.wait()
+        if self._fails and self.asked == 1:
+            raise UnansweredError(Trouble.SLOW, "paused")
+        return QueryStatus(is_active=True, in_batch=True)
+
+    async def last_progress(self, _session: str, _query: object) -> None:
+        """There is none yet."""
+
+
+async def test_who_was_asked_in_vain_is_asked_again_as_soon_as_another_query_has_an_answer(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling, "POLL_EVERY_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(silence, "SILENT_S", 0.0)
+    monkeypatch.setattr(random, "uniform", lambda least, _most: least)
+    queries, handle, news = QueryPolling("server"), server.handle(FakeQuery()), list[WatchEvent]()
+    paused, answered = Answering(fails=True), Answering(fails=False)
+    for calls in (paused, answered):
+        listener = Listener(cast("ServerCalls", calls), news.append, tell_every_s=2 * DEADLINE_S)
+        queries.add(handle, RunningQuery("query", "run"), listener)
+    running = asyncio.create_task(queries.run())
+    await eventually(lambda: paused.asked == answered.asked == 1)
+    paused.answer.set()
+    await eventually(lambda: any(isinstance(each, ServerSilent) for each in news))
+    await asyncio.sleep(0.05)  # it waits for what is due next
+    answered.answer.set()
+    await eventually(lambda: paused.asked == 2)
+    running.cancel()
 
 
 async def test_a_missing_package_is_named(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
