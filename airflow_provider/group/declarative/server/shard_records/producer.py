@@ -92,7 +92,6 @@ class ShardProducer:
         self._recorded_to = 0
         self._granted_ms = 0
         self._overwrites = False
-        self._caller = _Caller(f"cospark-shard-{shard}-producer")
         self._producer = make_client(
             Producer,
             {
@@ -111,6 +110,7 @@ class ShardProducer:
                 "message.max.bytes": LARGEST_VALUE,
             },
         )
+        self._caller = _Caller(f"cospark-shard-{shard}-producer")
 
     def begin(self) -> None:
         """Fence earlier coordinators of the shard. When this returns, their unfinished transactions are aborted.

@@ -16,6 +16,7 @@ from airflow_provider.group.declarative.protocol.sharding import RECORDS_TOPIC
 from airflow_provider.group.declarative.server.errors import OversizedError, ShardError
 from airflow_provider.group.declarative.server.shard_records import producer as producer_module
 from airflow_provider.group.declarative.server.shard_records.producer import ShardProducer
+from airflow_provider.kafka.topics.errors import LastingError
 
 RECORD = Write("records", 0, b"key", b"value")
 KEPT = Write(RECORDS_TOPIC, 0, b"key", b"value")
@@ -109,6 +110,14 @@ def test_the_offset_goes_first_and_is_tried_again_soon(client: tuple[ShardProduc
     assert made.calls == ["begin_transaction", "send_offsets_to_transaction", "produce", "commit_transaction"]
     assert made.config["retry.backoff.ms"] < 20
     producer.close()
+
+
+def test_a_client_that_can_not_be_made_leaves_no_thread_behind() -> None:
+    """Each try to serve a shard makes one."""
+    threads = {*threading.enumerate()}
+    with pytest.raises(LastingError):
+        ShardProducer({"security.protocol": "none"}, 3, 4)
+    assert not {*threading.enumerate()} - threads
 
 
 @pytest.mark.parametrize("who", ["refuses", "reports"])
