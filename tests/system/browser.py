@@ -95,6 +95,19 @@ class Browser:
 
         self._wait(click, f"{css} with {text!r} can be clicked")
 
+    def click_slowly(self, css: str, text: str = "") -> None:
+        """Press, and release only when the page has had another answer of the server."""
+
+        def press() -> bool:
+            button = self.find(css, text)
+            self.run("performance.clearResourceTimings()")
+            ActionChains(self.driver).click_and_hold(button).perform()
+            return True
+
+        self._wait(press, f"{css} with {text!r} can be pressed")
+        self._wait(lambda: self.run("return performance.getEntriesByType('resource').length") or None, "an answer")
+        ActionChains(self.driver).release().perform()
+
     def write(self, css: str, text: str) -> None:
         """Replace the content of a field."""
         field = self.find(css)

@@ -11,6 +11,7 @@ import pytest
 from airflow_group import Group
 from browser import Browser, browsing
 from fleet import Fleet
+from waiting import wait_until
 
 from airflow_provider.state.records import TaskKind
 from demo.airflow import LocalAirflow
@@ -190,8 +191,10 @@ def test_a_job_is_submitted_with_its_own_form_and_altered_and_one_of_its_tasks_s
         browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")
-        browser.see("reports")
-        browser.click("tr:last-child button", "Alter")
+        browser.find("tr:nth-child(3)", "reports")
+        group.submit_planned("the-next-row", [{"seconds": 600}])
+        browser.click_slowly("tr:nth-child(3) button", "Alter")
+        browser.see("Alter reports?")
         browser.write("dialog [name=rows]", "250")
         browser.write("dialog [name=session_conf]", '{"spark.sql.ansi.enabled": true}')
         browser.picture("page-alter")
@@ -206,9 +209,9 @@ def test_a_job_is_submitted_with_its_own_form_and_altered_and_one_of_its_tasks_s
         browser.click("dialog.question .danger", "Stop")
         browser.see("job ledger: stopped: ledger:1")
         browser.click("dialog.question button", "Close")
-        browser.find("dialog.task .badge[data-state=stopped]")
         browser.see(f"stopped by {airflow.username}", "until it is restarted")
         group.wait_for_running("ledger", 1)
+        browser.find("dialog.task .badge[data-state=stopped]")
         browser.click("dialog.task button", "Restart")
         browser.click("dialog.question .primary", "Restart")
         browser.see("job ledger: 1 resumed: ledger:1")
@@ -268,8 +271,8 @@ def test_a_dag_run_and_a_task_show_their_group_in_the_colours_of_airflow(airflow
         browser.picture("page-beside-a-task")
         browser.click("a", "two_workers.w2")
         browser.driver.switch_to.default_content()
+        wait_until(lambda: "/tasks/w2" in browser.driver.current_url, what=lambda: browser.driver.current_url)
         browser.see("SparkWorkerOperator")
-        assert "/tasks/w2" in browser.driver.current_url
 
 
 @pytest.mark.side_by_side

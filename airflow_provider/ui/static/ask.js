@@ -1,5 +1,6 @@
 // Asks the server, and polls it; an unchanged answer is not sent again.
 
+import { released } from "./dom.js";
 import { serverSaid } from "./words.js";
 
 export class Refused extends Error {
@@ -79,6 +80,7 @@ export class Poll {
       const path = this.#path();
       const known = path === this.#asked && this.#tag;
       const { same, tag, body } = await ask(path, known ? { "If-None-Match": this.#tag } : {});
+      await released();
       if (this.#stopped || turn !== this.#turn) return;
       if (!same) {
         [this.#tag, this.#asked] = [tag, path];

@@ -31,3 +31,29 @@ export function table(columns, rows, { empty, onrow } = {}) {
   if (!body.length) body.push(el("tr", {}, el("td", { colSpan: columns.length, class: "muted none" }, empty ?? "nothing")));
   return el("table", {}, el("thead", {}, head), el("tbody", {}, body));
 }
+
+const LONG_MS = 30000;
+let down = false;
+let limit;
+const waiting = [];
+
+function press(event) {
+  down = event.button === 0;
+  clearTimeout(limit);
+  limit = setTimeout(up, LONG_MS);
+}
+
+function up() {
+  if (!down) return;
+  down = false;
+  setTimeout(() => waiting.splice(0).forEach((goOn) => goOn())); // after the click
+}
+
+document.addEventListener("pointerdown", press, true);
+for (const end of ["pointerup", "pointercancel", "contextmenu"]) document.addEventListener(end, up, true);
+document.addEventListener("pointermove", (event) => event.buttons === 0 && up(), true); // released outside of the page
+
+// Waits until no button of the mouse and no finger is down: a click on what is replaced meanwhile would be lost.
+export function released() {
+  return down ? new Promise((goOn) => waiting.push(goOn)) : undefined;
+}
