@@ -15,11 +15,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 LAST_WORDS_S = 30.0
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 _CHUNK = 65_536
 REASON_LINES = 16
 """Of all that failed together."""
@@ -219,29 +220,47 @@ def run(steps: Sequence[Step], *, cores: float, silent_s: float) -> list[Result]
     """Run steps, each as soon as there is room for it; the first that fits first.
 
     :param silent_s: which hangs: it has said nothing for so long
+    :raises KeyboardInterrupt: after a signal, when all have ended
     """
     waiting, running, results = list(steps), list[Running](), list[Result]()
-    try:
-        while waiting or running:
-            free = cores - sum(each.step.cores for each in running)
-            if step := next((step for step in waiting if step.cores <= free + 1e-9 or not running), None):
-                waiting.remove(step)
-                print(f"[{step.name}] begins", flush=True)
-                running.append(Running(step, silent_s))
-                continue
-            time.sleep(0.1)
-            for each in list(running):
-                if result := each.look():
-                    running.remove(each)
-                    results.append(result)
-                    print(result, flush=True)
-    finally:
-        for each in running:
-            each.interrupt()
-        while running:
-            time.sleep(0.1)
-            running = [each for each in running if each.look() is None]
+    with _signals() as signalled:
+        try:
+            while (waiting or running) and not signalled:
+                free = cores - sum(each.step.cores for each in running)
+                if step := next((step for step in waiting if step.cores <= free + 1e-9 or not running), None):
+                    waiting.remove(step)
+                    print(f"[{step.name}] begins", flush=True)
+                    running.append(Running(step, silent_s))
+                    continue
+                time.sleep(0.1)
+                for each in list(running):
+                    if result := each.look():
+                        running.remove(each)
+                        results.append(result)
+                        print(result, flush=True)
+        finally:
+            for each in running:
+                each.interrupt()
+            while running:
+                time.sleep(0.1)
+                running = [each for each in running if each.look() is None]
+    if signalled:
+        raise KeyboardInterrupt
     return results
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Those that come while the block runs, which they do not interrupt: often there are two, for who signals a process
+    also signals its group.
+    """
+    signalled: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: signalled.append(number)) for number in _ENDING}
+    try:
+        yield signalled
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def summary(results: Sequence[Result]) -> Iterator[str]:

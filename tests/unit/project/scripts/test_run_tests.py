@@ -97,6 +97,25 @@ def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
     assert told.count("it hangs\n") == 2
 
 
+def test_a_second_signal_does_not_leave_steps_behind(steps_of: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    program = """
+        import os, signal, sys, time
+
+        def end(*_):
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(0.3)
+            print("has cleared away", flush=True)
+            sys.exit()
+
+        signal.signal(signal.SIGINT, end)
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(600)
+    """
+    with pytest.raises(KeyboardInterrupt):
+        steps_of.run([steps_of.Step("step", 1, python(dedent(program)))], cores=1, silent_s=DEADLINE_S)
+    assert "[step] has cleared away\n" in capsys.readouterr().out
+
+
 PYTEST_SAYS = """\
 ==================================== ERRORS ====================================
 ____________________ ERROR collecting tests/test_broken.py _____________________
