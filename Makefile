@@ -30,11 +30,7 @@ set-up:
 
 $(INSTALLED): pyproject.toml constraints.txt constraints.sha256 | set-up
 	$(PYTHON) -m venv $(VENV)
-	@wheels=$$(scripts/fetch-wheels $(BIN)/python $(WHEELS)); \
-	install="$(BIN)/python -m pip install --quiet --no-index --find-links $$wheels -c constraints.txt"; \
-	$$install 'setuptools>=77'; \
-	$$install --no-compile --no-build-isolation -e '.[dev,openlineage]'
-	@$(BIN)/python scripts/fill-cache
+	@scripts/install $(BIN)/python $(WHEELS)
 	@touch $@
 
 demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; DAGS=folder: with DAGs of your own; GROUP_PROTOCOL=connect: a declarative group; SPARK=connect: on a Spark Connect server)

@@ -90,15 +90,17 @@ def test_nothing_is_fetched_without_a_checksum_and_nothing_twice(tmp_path: Path)
     python.write_text(PYTHON.format(python=sys.executable, heard=heard))
     python.chmod(0o755)
 
-    def fetch() -> str:
-        subprocess.run([SCRIPTS / "fetch-wheels", python, folder], check=True, capture_output=True)
+    def fetch(*names: str) -> str:
+        subprocess.run([SCRIPTS / "fetch-wheels", python, folder, *names], check=True, capture_output=True)
         return heard.read_text()
 
+    assert fetch("pyspark", "py4j") == fetch("py4j")
     said = fetch()
     calls = [line for line in said.splitlines() if line.startswith(("install", "wheel"))]
-    assert len(calls) == 2
+    assert calls == [*calls[:2]] * 2, "what is named, and then the others"
     assert all("--require-hashes" in call for call in calls)
     pins = [line for line in said.splitlines() if "==" in line]
     assert len(pins) > 100
+    assert len(pins) - len({*pins}) == 2, "only setuptools, which builds wheels, is asked for twice"
     assert all("--hash=sha256:" in pin for pin in pins)
     assert fetch() == said
