@@ -21,6 +21,7 @@ from airflow_provider.spark.attempts.failures import nothing_secret
 from airflow_provider.spark.connect.client import hang_up, open_session, release
 from airflow_provider.spark.connect.grpc_calls import calls
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch import polling
 from airflow_provider.spark.connect.query_watch.watch_events import (
     QueryEnded,
     QueryLost,
@@ -35,8 +36,8 @@ from airflow_provider.spark.connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark.local.streaming.query_progress import QueryProgress
 from benchmarks.tiny_queries import TinyQueries
 
-_TIMEOUT = "spark.server.session.manager.defaultSessionTimeout"
-_LOOKS = "spark.server.session.manager.maintenanceInterval"
+_TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
+_LOOKS = "spark.connect.session.manager.maintenanceInterval"
 N = TypeVar("N")
 
 
@@ -216,8 +217,11 @@ async def test_the_queries_of_a_killed_server_are_lost(server: LocalConnectServe
 
 
 @pytest.mark.thorough  # waits for a server of its own
-async def test_a_query_runs_as_long_as_somebody_watches_it_and_then_its_session_is_closed() -> None:
+async def test_a_query_runs_as_long_as_somebody_watches_it_and_then_its_session_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A running query alone does not keep its session open."""
+    monkeypatch.setattr(polling, "_LEAST_OFTEN", 1.0)  # a slow server is asked less often, and the timeout is short
     with LocalConnectServer(conf={_TIMEOUT: "12s", _LOOKS: "2s"}, start_timeout_s=DEADLINE_S) as server:
         async with Watching(server) as watching:
             watched, alone = await watching.queries.start(), await watching.queries.start()
