@@ -117,7 +117,7 @@ async def work(settings: KafkaSettings, group: str, name: str, until: Until = Un
 
     :raises AssertionError: with the error, if it ends otherwise
     """
-    member = MemberSettings(group_id=group, worker=WorkerId(name), heartbeat_interval_ms=200)
+    member = MemberSettings(group_id=group, worker=WorkerId(name), session_timeout_ms=60_000, heartbeat_interval_ms=200)
     values = WorkerSettings(member=member, until=until, slots=TASKS)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/nowhere", spark_master="")
     async with shared_transport(settings) as transport, shared_topics(settings, group, WORKER) as topics:

@@ -69,12 +69,12 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
 
 
 async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(fleet: MakeFleet) -> None:
-    async with fleet(*SHORT_SESSION, "--max-delay-ms", slow_ms(60_000)) as group:
+    async with fleet("--max-delay-ms", slow_ms(60_000)) as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.balanced("w1", "w2")
-        group.start("w3")
+        group.start("w3", *SHORT_SESSION)
         await group.balanced("w1", "w2", "w3")
         own, stops = group.owned("w3"), await group.stops()
 
@@ -84,7 +84,7 @@ async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(f
         )
         assert group.record.delay_ms > 0, "the tasks of w3 wait for it"
         deadline_ms = group.record.deadline_ms
-        group.start("w3")
+        group.start("w3", *SHORT_SESSION)
         await group.balanced("w1", "w2", "w3")
 
         assert group.owned("w3") == own
@@ -93,10 +93,10 @@ async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(f
 
 
 async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: MakeFleet) -> None:
-    async with fleet(*SHORT_SESSION, "--max-delay-ms", "3000") as group:
+    async with fleet("--max-delay-ms", "3000") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
-        for worker in ("w1", "w2"):
-            group.start(worker)
+        group.start("w1")
+        group.start("w2", *SHORT_SESSION)
         await group.balanced("w1", "w2")
         kept, lost, stops = group.owned("w1"), group.owned("w2"), await group.stops()
 
@@ -112,10 +112,10 @@ async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: M
 
 @pytest.mark.parametrize("way", ["killed", "told to stop"])
 async def test_a_worker_that_nobody_starts_again_is_not_waited_for(fleet: MakeFleet, way: str) -> None:
-    async with fleet(*SHORT_SESSION, "--max-delay-ms", "300000", "--returns-ms", "0") as group:
+    async with fleet("--max-delay-ms", "300000", "--returns-ms", "0") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
-        for worker in ("w1", "w2"):
-            group.start(worker)
+        group.start("w1")
+        group.start("w2", *SHORT_SESSION)
         await group.balanced("w1", "w2")
         kept, lost, stops = group.owned("w1"), group.owned("w2"), await group.stops()
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from connect_config import ConnectTopics
 from connect_workers import ConnectWorkers, Said
-from waiting import DEADLINE_S, slow_ms
+from waiting import DEADLINE_S
 
 from airflow_provider.assignment.policy import Deferred
 from airflow_provider.group.classic.member.settings import MemberSettings
@@ -33,7 +33,8 @@ from airflow_provider.worker.tasks.state import ExecutionSettings
 from airflow_provider.worker.worker import Worker
 
 HEARTBEAT_MS: Final = 300
-SESSION_MS: Final = int(slow_ms(10_000))
+SESSION_MS: Final = 60_000
+"""Nobody is to be lost, however long this machine stands still."""
 _NEVER_S: Final = 10.0**9
 
 

@@ -66,9 +66,9 @@ def test_a_job_that_ends_and_a_worker_that_is_lost_start_the_example_dags(
         api.wait_for_dag(dag_id)
         api.unpause(dag_id)
     api.look_at_file(dag_id)  # which has both
-    workers = outside(group, "--session-timeout-ms", slow_ms(6_000), "--max-delay-ms", "0")
-    for name in ("stays", "goes"):
-        workers.start(name)
+    workers = outside(group, "--max-delay-ms", "0")
+    workers.start("stays")
+    workers.start("goes", "--session-timeout-ms", slow_ms(6_000))
     group.wait_for_members("goes", "stays")
     for watcher in ("troubles", "counted"):
         api.wait_until(

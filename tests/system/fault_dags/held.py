@@ -31,5 +31,5 @@ with DAG("held"):
     SparkWorkerOperator(task_id="w1", **WORKER)
 
 with DAG("held_shortly"):
-    shorter = replace(WORKER["membership"], session_timeout=7 * SLOWNESS)
+    shorter = replace(WORKER["membership"], session_timeout=15 * SLOWNESS)
     SparkWorkerOperator(task_id="w1", **{**WORKER, "membership": shorter})
