@@ -31,6 +31,7 @@ from airflow_provider.state.records import (
     TaskKind,
     TaskState,
     TaskStatus,
+    WorkerPhase,
 )
 from airflow_provider.state.rounds.group_record import GroupRecord
 from airflow_provider.values.model import WorkerId
@@ -142,6 +143,22 @@ class Group:
             f"{tasks} tasks of {job} run",
         )
 
+    def settled(self, tasks: int, *workers: str) -> GroupSnapshot:
+        """Wait until these workers run so many tasks, exactly those that they own."""
+        return self.wait_for(
+            lambda seen: (
+                seen.status.group is not None
+                and set(seen.status.group.members) == set(workers)
+                and sum(
+                    status.state is TaskState.RUNNING and task in seen.status.group.owned_by(status.worker)
+                    for task, status in seen.status.tasks.items()
+                    if not task.is_planner
+                )
+                == tasks
+            ),
+            f"{tasks} tasks run on {workers}",
+        )
+
     def wait_for_spark(self, worker: TaskInstance) -> psutil.Process:
         """The JVM of a running worker, once it is there."""
 
@@ -152,10 +169,11 @@ class Group:
         return self.api.wait_until(jvm, what=lambda: f"{worker} has no JVM")
 
     def stop_workers(self) -> None:
-        """Stop them: they would occupy Airflow's slots in the next test."""
+        """Stop them, also those that stand back: they would occupy Airflow's slots in the next test."""
         seen = self.read()
-        for worker in seen.status.group.members if seen and seen.status.group else ():
-            self.ask(worker, ControlAction.STOP)
+        for worker, said in seen.status.workers.items() if seen else ():
+            if said.state is not WorkerPhase.LEFT:
+                self.ask(worker, ControlAction.STOP)
 
     def ask(self, worker: WorkerId, action: ControlAction) -> None:
         wish = ControlRecord(worker=worker, action=action, at_ms=_now_ms())

@@ -32,21 +32,9 @@ def begun(group: Group) -> dict[TaskId, list[Start]]:
 
 def runs_on(group: Group, tasks: int, *workers: str) -> GroupRecord:
     """Wait until these workers run so many tasks, exactly those that they own."""
-    seen = group.wait_for(
-        lambda seen: (
-            seen.status.group is not None
-            and set(seen.status.group.members) == set(workers)
-            and sum(
-                status.state is TaskState.RUNNING and task in seen.status.group.owned_by(status.worker)
-                for task, status in seen.status.tasks.items()
-                if not task.is_planner
-            )
-            == tasks
-        ),
-        f"{tasks} tasks run on {workers}",
-    )
-    assert seen.status.group is not None
-    return seen.status.group
+    record = group.settled(tasks, *workers).status.group
+    assert record is not None
+    return record
 
 
 def real(tasks: Tasks) -> Tasks:
@@ -61,9 +49,9 @@ def real(tasks: Tasks) -> Tasks:
 )
 def test_a_worker_joins_is_cut_off_is_killed_and_is_killed_for_good(group: Group, way: TcpProxy) -> None:
     """No other task is stopped, except those that it is given when it first joins."""
-    run = group.start("two_workers")
-    group.wait_for_members(W1, W2)
+    # First the job: a worker that has nothing to do would be deferred, and come back.
     group.submit("endless", tasks=6, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    run = group.start("two_workers")
     runs_on(group, 6, W1, W2)
     at_first = begun(group)
     last_run = group.start("brief_session", connection="distant")

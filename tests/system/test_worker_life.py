@@ -24,8 +24,7 @@ pytestmark = pytest.mark.side_by_side
 def test_a_killed_worker_returns_as_the_same_member_and_no_other_tasks_are_stopped(group: Group) -> None:
     group.start("endless_job")
     run = group.start("two_workers")
-    group.wait_for_members("two_workers.w1", "two_workers.w2")
-    before = group.wait_for_running("endless", 4).status
+    before = group.settled(4, "two_workers.w1", "two_workers.w2").status
     assert before.group is not None
     own = before.group.owned_by(WorkerId("two_workers.w1"))
     assert len(own) == 2
@@ -92,8 +91,7 @@ def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) 
 def test_a_cleared_running_worker_gets_its_own_tasks_back_in_the_round_of_its_return(group: Group) -> None:
     group.start("endless_job")
     run = group.start("two_workers")
-    group.wait_for_members("two_workers.w1", "two_workers.w2")
-    before = group.wait_for_running("endless", 4).status.group
+    before = group.settled(4, "two_workers.w1", "two_workers.w2").status.group
     assert before is not None
     own = before.owned_by(WorkerId("two_workers.w1"))
     group.api.clear(group.api.task_instance("two_workers", run, "w1"))
@@ -198,8 +196,8 @@ def test_a_failing_spark_task_is_retried_and_then_shown_everywhere(group: Group,
 
 @pytest.mark.shows("the worker's Spark ends: its JVM is killed, or runs out of memory")
 def test_a_worker_whose_spark_ends_runs_its_tasks_in_another_one(group: Group) -> None:
-    run = group.start("spark_worker")
     group.submit("endless", tasks=2, entry_point="cospark_system_jobs:Endless", kind=TaskKind.BATCH)
+    run = group.start("spark_worker")
     group.wait_for_running("endless", 2)
     worker = group.api.task_instance("spark_worker", run, "worker")
     before = group.wait_for_spark(worker)
