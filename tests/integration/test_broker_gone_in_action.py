@@ -39,12 +39,6 @@ STATES = (TaskState.RUNNING, TaskState.FAILED, TaskState.FAILED, TaskState.RUNNI
 DELIVERY_MS = int(slow_ms(3_000))
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers give up after seconds, and not after half a minute."""
-    monkeypatch.setattr(clients, "TopicWriter", partial(TopicWriter, delivery_timeout_ms=DELIVERY_MS))
-
-
 async def _prepare(settings: KafkaSettings, group: str) -> None:
     """Submit a job with running and failed tasks."""
     async with GroupTopics(settings, group, WORKER) as topics:
@@ -62,7 +56,8 @@ async def _prepare(settings: KafkaSettings, group: str) -> None:
 
 
 class Scene:
-    """A group, and a user who reaches its broker through a proxy that the test can cut.
+    """A group, and a user who reaches its broker through a proxy that the test can cut. Writers give up after seconds
+    there, and not after half a minute.
 
     :ivar before: the number of records in each of its topics
     """
@@ -75,6 +70,7 @@ class Scene:
         self._monkeypatch = monkeypatch
         one_shot.run(lambda: _prepare(self._near, group))
         self.before = self.now()
+        monkeypatch.setattr(clients, "TopicWriter", partial(TopicWriter, delivery_timeout_ms=DELIVERY_MS))
 
     def now(self) -> tuple[int, int, int]:
         seen = one_shot.read_group(self._near, self.group)

@@ -23,6 +23,10 @@ from airflow_provider.values.model import TaskId
 LONG_SESSION = ("--session-timeout-ms", slow_ms(60_000))
 WORKERS = ("w1", "w2", "w3")
 NOOP = ("--runner", "noop", "--slots", "20")
+MOST_TOLD = 2
+"""How often at most a worker's log tells of one outage, however many tries there are: one of its clients may be late to
+reach a broker that another one has reached.
+"""
 
 
 def _is_back(group: Fleet, worker: str) -> bool:
@@ -93,8 +97,9 @@ async def test_an_outage_shorter_than_the_session_stops_nothing_and_loses_no_end
         assert group.epoch > before.epoch, "epochs go on"
         for worker in ("w1", "w2"):
             log = group.log_of(worker)
-            for line in ("no broker of", "is back after", "trying again until it is", "back in the group after"):
+            for line in ("trying again until it is", "back in the group after"):
                 assert log.count(line) == 1, f"{line}:\n{log}"
+            assert 1 <= log.count("no broker of") == log.count("is back after") <= MOST_TOLD, log
 
 
 @pytest.mark.thorough  # each run has it with topics that are there again
@@ -161,5 +166,4 @@ def assert_told_that_topics_are_gone(group: Fleet, worker: str) -> None:
     assert f"of group '{group.group_id}' is gone; was the broker started again without its data?" in log, log
     assert "jobs have to be submitted again" in log
     assert "Traceback" not in log
-    # However many tries there are. On a busy machine, one client hears of the outage when another one is over it.
-    assert log.count("no broker of") <= 2, log
+    assert log.count("no broker of") <= MOST_TOLD, log

@@ -60,7 +60,10 @@ async def test_its_tasks_go_elsewhere_and_it_stands_back_and_says_why(
         assert {(last.worker, last.state) for last in lasts} == {(W2, TaskState.FINISHED)}, group.story()
         await group.wait_for(lambda _jobs, status: W1 in stands_back(status), "w1 stands back")
         assert stands_back(group.topics.status)[W1].endswith(f"the last one by No module named {MODULE!r}")
-        failed = [step for step in await group.steps() if step.failures and step.worker == W1]
+        steps = await group.steps()
+        failed = [step for step in steps if step.failures and step.worker == W1]
         assert failed, "some were tried there"
         assert {step.failures for step in failed} == {1}
-        assert len(await group.rounds()) <= 12, group.story()
+        for task, begun in (await group.starts()).items():
+            assert [each.worker for each in begun] in ([W2], [W1, W2]), f"{task}: {begun}\n{group.story()}"
+        assert len(await group.rounds()) <= len(steps) + 3, "at most one each time that something happened"

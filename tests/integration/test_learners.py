@@ -6,13 +6,15 @@ from functools import partial
 
 import pytest
 from fleet import SHORT_SESSION, MakeFleet, cospark
+from waiting import SLOWNESS
 
 from airflow_provider.state.records import TaskKind
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, WorkerId
 
-WARM_UP = {"warm_up_seconds": 5.0}
+WARM_UP = {"warm_up_seconds": 15.0 * SLOWNESS}
+"""Much longer than it takes to look at the group while a worker learns."""
 
 
 @pytest.fixture
@@ -43,8 +45,10 @@ async def test_a_worker_that_joins_learns_before_it_is_given_anything(fleet: Mak
         assert {task for task, _ in await group.stops() - stopped_before} == group.owned("w2")
         await group.wait_for(partial(learns, "w2", 0), "w2 has learned all")
         assert "is ready for" in "\n".join(event.record.reason for event in await group.rounds()), group.story()
-        revoked = {task for record in group.records for tasks in record.revoked.values() for task in tasks}
-        assert all(task.is_planner for task in revoked), "each was stopped before the round that moved it"
+        for record in group.records:
+            # Mostly each is stopped before the round that moves it. Its owner may also hear of that round first.
+            revoked = {task for tasks in record.revoked.values() for task in tasks if not task.is_planner}
+            assert not revoked or "is ready for" in record.reason, group.story()
 
 
 async def test_a_lost_owner_is_replaced_by_whoever_has_learned_its_tasks_without_the_delay(fleet: MakeFleet) -> None:

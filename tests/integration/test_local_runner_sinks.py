@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -110,7 +111,7 @@ async def test_a_task_that_moves_while_another_one_writes_starts_without_delay(
     await moves_when(lock.asked.is_set, runner, events, stream("Prepared", checkpoint=tmp_path / "job" / "0"))
 
 
-async def test_a_task_that_moves_while_it_writes_starts_without_delay_and_leaves_nothing(
+async def test_a_task_that_moves_while_it_writes_starts_without_delay_and_leaves_no_file(
     runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinks, "BATCHES", 50)
@@ -120,8 +121,14 @@ async def test_a_task_that_moves_while_it_writes_starts_without_delay_and_leaves
 
     await moves_when(written, runner, events, stream("Prepared", checkpoint=tmp_path / "job" / "0"))
     assert java().getProperty(sinks.ready_mark("parquet")) is None
-    assert not sinks.ONE_AT_A_TIME.locked()
-    await eventually(lambda: set(files_in(tmp_path / "job")) <= {tmp_path / "job" / "0"})
+    await eventually(lambda: not sinks.ONE_AT_A_TIME.locked())
+
+    def left() -> list[Path]:
+        """Not folders: a task of Spark that has been cancelled may make them once more, and delete only its file."""
+        files = [Path(folder, name) for folder, _, names in os.walk(tmp_path / "job") for name in names]
+        return [file for file in files if not file.is_relative_to(tmp_path / "job" / "0")]
+
+    await eventually(lambda: not left(), left)
 
 
 async def moves_when(condition: Callable[[], bool], runner: LocalRunner, events: Events, order: TaskOrder) -> None:

@@ -51,9 +51,6 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
         await group.wait_for(
             lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all have joined"
         )
-        await group.submit("etl", tasks=6, seconds=4)
-        await running(group, 3)
-
         dry = json.loads((await cospark(group, "scale", name, "--to", "60%", "--dry-run", "--json")).out)
         assert (len(dry["asked"]), len(dry["stay"]), dry["dry_run"]) == (1, 2, True)
         refused = await cospark(group, "scale", name, "--without", "w1", "w9")
@@ -64,6 +61,8 @@ async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice
         await group.topics.catch_up()
         assert not group.topics.jobs.controls, "no worker was asked to leave"
 
+        await group.submit("etl", tasks=6, seconds=4)
+        await running(group, 3)
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
         assert said.out.startswith(f"group {name}: asked to leave: 1 of 3 workers, 2 stay (")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import statistics
 import time
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ def test_a_request_that_the_machine_fails_at_is_answered_and_the_shard_goes_on(a
 
 
 @pytest.fixture
-def little_room(shard_broker: LocalBroker) -> Iterator[None]:
+def little_room(shard_broker: LocalBroker, asker: Asker) -> Iterator[None]:
     """The topic of records takes the end of a transaction, and nothing larger."""
     admin = AdminClient({"bootstrap.servers": shard_broker.bootstrap_servers})
 
@@ -81,9 +82,15 @@ def little_room(shard_broker: LocalBroker) -> Iterator[None]:
         topic = ConfigResource(ResourceType.TOPIC, RECORDS_TOPIC, incremental_configs=[change])
         admin.incremental_alter_configs([topic])[topic].result(DEADLINE_S)
 
+    def answers(code: KafkaErrorCode) -> bool:
+        """Brokers act by a new setting a moment after they have taken it."""
+        return asker.heartbeat(f"room-{secrets.token_hex(4)}").error_code == code
+
     set_limit(80)
+    wait_until(lambda: answers(KafkaErrorCode.UNKNOWN_SERVER_ERROR), "the limit applies")
     yield
     set_limit(LARGEST_VALUE)
+    wait_until(lambda: answers(KafkaErrorCode.NONE), "there is room again")
 
 
 def test_a_request_whose_records_no_broker_takes_is_refused_and_the_shard_goes_on(

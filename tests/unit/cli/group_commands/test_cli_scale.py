@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -24,7 +25,9 @@ from airflow_provider.state.records import (
     WorkerStatus,
 )
 from airflow_provider.state.reports.groups.departures import departure_in_words
+from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.slots.scaling import RULE
+from airflow_provider.state.views.status_view import StatusSnapshot
 from airflow_provider.values.model import NO_TASKS, Epoch, MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -87,23 +90,32 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def leaving(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is asked says that it leaves soon, then that it has left, then takes its wish back."""
-    published = cli.topics.publish_control
+    """Whoever is asked says that it leaves soon, then that it has left, then takes its wish back: each time that the
+    command has told how far it is, and waits for something else to tell.
+    """
+    waited = cli.topics.wait_for
 
-    async def publish(wish: ControlRecord) -> None:
-        await published(wish)
-        asyncio.get_running_loop().call_later(0.05, lambda: leaves.append(asyncio.ensure_future(leave(wish))))
-
-    async def leave(wish: ControlRecord) -> None:
-        me = said(wish.worker, leaves_soon=True)
-        await cli.topics.publish_worker(me)
+    async def leave_soon() -> None:
+        for worker in cli.wishes:
+            await cli.topics.publish_worker(said(worker, leaves_soon=True))
         await cli.topics.publish_worker(said(W1, learning=(Lesson(T1, 0.42, False),)))
-        await asyncio.sleep(0.05)
-        await cli.topics.publish_worker(replace(me, state=WorkerPhase.LEFT))
-        await cli.topics.clear_control(wish)
 
-    leaves: list[asyncio.Future[None]] = []
-    monkeypatch.setattr(cli.topics, "publish_control", publish)
+    async def leave() -> None:
+        await asyncio.sleep(0.01)
+        for worker, wish in cli.wishes.items():
+            await cli.topics.publish_worker(said(worker, leaves_soon=True, state=WorkerPhase.LEFT))
+            await cli.topics.clear_control(wish)
+
+    steps = iter((leave_soon, leave))
+
+    async def wait_for(
+        predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None
+    ) -> None:
+        if step := next(steps, None):
+            await step()
+        await waited(predicate, timeout_s=timeout_s)
+
+    monkeypatch.setattr(cli.topics, "wait_for", wait_for)
 
 
 def test_of_equal_ones_who_has_least_to_move_is_asked_and_it_says_who_and_why(cli: Cli) -> None:

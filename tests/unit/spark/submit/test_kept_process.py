@@ -150,10 +150,11 @@ def test_what_has_lost_its_parent_leaves_no_zombie_while_the_command_runs(owner:
 
 
 def test_it_ends_when_its_owner_stands_still_for_longer_than_the_lease(owner: Owner) -> None:
-    owner.lease_left_s = 1.0
     with owner.start(SLEEPS) as process:
         process.renew()
         pid, start = owner.process()
+        owner.lease_left_s = 1.0
+        process.renew()
         owner.lease_left_s = math.inf  # but the owner does not say so
         assert wait_until(process.exit_code) == 137
         wait_until(lambda: is_over(pid, start), "it is over")
