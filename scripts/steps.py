@@ -252,7 +252,7 @@ def run(steps: Sequence[Step], *, cores: float, silent_s: float) -> list[Result]
 @contextmanager
 def _signals() -> Iterator[list[int]]:
     """Those that come while the block runs, which they do not interrupt: often there are two, for who signals a process
-    also signals its group.
+    also signals its group. Even what a shell has started in the background hears them, and so do its steps.
     """
     signalled: list[int] = []
     before = {number: signal.signal(number, lambda number, _: signalled.append(number)) for number in _ENDING}
