@@ -90,6 +90,7 @@ with DAG("example_learners", schedule=None, catchup=False, max_active_runs=1, ta
             task_id=task_id,
             group=GROUP,
             until="forever",
+            connect_protocol="extensible",  # classic and learning, also where groups are declarative by default
             allowed_entry_points=["airflow_provider.example_dags.jobs"],
             spark_conf={"spark.sql.shuffle.partitions": "2"},
             checkpoint_root=str(FOLDER / "checkpoints"),
