@@ -17,7 +17,7 @@ class AssignmentEpochSensor(SparkGroupSensor):
     :param after: wait for a later epoch than this one, for example the ``epoch`` in another task's report. Give one of
         the two
     :param converged: wait also until every worker has applied the assignment, and no further round is to follow (no
-        task has still to be stopped, and no delay runs)
+        task has still to be stopped, none is being learned, and no delay runs)
 
     Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
 

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider.integration.airflow_metadata.storable import storable
 from airflow_provider.state.records import JobDefinition, Removal
 from airflow_provider.state.reports.groups.departures import departure_in_words
+from airflow_provider.state.reports.learners import learners
 from airflow_provider.state.reports.report import GroupReport, JobReport
 from airflow_provider.state.reports.standing import SoFar, Standing
 from airflow_provider.state.views.jobs_view import JobsSnapshot
@@ -57,7 +58,8 @@ class EpochCondition:
     """The group has reached an epoch.
 
     :param at_least: this epoch, or a later one
-    :param converged: whether its workers must also have applied it, and no further round may follow
+    :param converged: whether its workers must also have applied it, and no further round may follow: no
+        task is still to move, be it stopped or being learned
     """
 
     at_least: int
@@ -67,7 +69,7 @@ class EpochCondition:
         """None: go on waiting."""
         if status.group is None or status.group.epoch < self.at_least:
             return None
-        if self.converged and not converged(status.group, status.workers):
+        if self.converged and (learners(status) or not converged(status.group, status.workers)):
             return None
         report = GroupReport.of(jobs, status)
         return None if report is None else Answer(report=report.to_json())
@@ -84,7 +86,8 @@ class EpochCondition:
         if report is None:
             return SoFar(text=f"{wanted}: the group has had no rebalance yet")
         converged = "" if report.converged else ", not converged"
-        return SoFar(text=f"{wanted}: the group is at epoch {report.record.epoch}{converged}")
+        learned = f", {counted(len(report.learners), 'task')} being learned" if report.learners else ""
+        return SoFar(text=f"{wanted}: the group is at epoch {report.record.epoch}{converged}{learned}")
 
     def to_json(self) -> dict[str, Any]:
         return {"of": "epoch", "at_least": self.at_least, "converged": self.converged}

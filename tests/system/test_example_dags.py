@@ -231,12 +231,12 @@ def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow:
 
 
 def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow, group: Group) -> None:
-    check_rebalance(airflow)
+    check_rebalance(airflow, reason="balance")
     group.name = f"{EXAMPLE_GROUP}.rebalance"
     check_declarative(group)
 
 
-def check_rebalance(airflow: LocalAirflow) -> None:
+def check_rebalance(airflow: LocalAirflow, *, reason: str) -> None:
     tasks = run(airflow, "example_react_to_rebalance")
     before, after = (airflow.api.xcom(tasks[name][0]) for name in ("before", "rebalanced"))
     assert before["members"] == ["example_react_to_rebalance.first_worker"]
@@ -246,12 +246,13 @@ def check_rebalance(airflow: LocalAirflow) -> None:
     moved = after["moved"]
     # Airflow may start the new worker's task anew, if it comes back soon after it has deferred: a round without moves.
     came_once = tasks["second_worker"][0].try_number == 1
-    assert len(moved) == 2 or not came_once, "half of the four streams"
+    # In a classic group, each of them moves when it is warm, and the sensor tells of the last round.
+    assert len(moved) in (1, 2) or not came_once, "up to half of the four streams"
     for move in moved:
         assert (move["from"], move["to"], move["reason"]) == (
             "example_react_to_rebalance.first_worker",
             "example_react_to_rebalance.second_worker",
-            "balance",
+            reason,
         )
     assert airflow.api.xcom(tasks["react"][0]) == [f"{job}:{index}" for job, index in (m["task"] for m in moved)]
     page = airflow.api.links(tasks["rebalanced"][0])["Spark group"]

@@ -27,7 +27,7 @@ from airflow_provider.triggers.conditions import (
     LeaveCondition,
     condition_from_json,
 )
-from airflow_provider.values.model import WorkerId
+from airflow_provider.values.model import TaskId, WorkerId
 
 NOTHING = JobsSnapshot(), StatusSnapshot()
 FINISHED, FAILED, RUNNING, PENDING = TaskState.FINISHED, TaskState.FAILED, TaskState.RUNNING, TaskState.PENDING
@@ -125,6 +125,15 @@ class TestEpochs:
         assert condition.answer(JobsSnapshot(), group_snapshot(2, applied=1)) is None
         assert condition.answer(JobsSnapshot(), group_snapshot(2, delay_ms=500)) is None
         assert EpochCondition(at_least=2).answer(JobsSnapshot(), group_snapshot(2, applied=1)) is not None
+
+    def test_what_is_being_learned_is_still_to_move(self) -> None:
+        condition = EpochCondition(at_least=2, converged=True)
+        learning = group_snapshot(2, learning={WorkerId("w2"): frozenset({TaskId("job", 0)})})
+        assert condition.answer(JobsSnapshot(), learning) is None
+        assert condition.so_far(JobsSnapshot(), learning).text == (
+            "epoch 2 or a later one, converged: the group is at epoch 2, 1 task being learned"
+        )
+        assert EpochCondition(at_least=2).answer(JobsSnapshot(), learning) is not None
 
 
 class TestJobs:
