@@ -18,7 +18,18 @@ from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.assignment.balancing.balance import NO_LIMIT
-from airflow_provider.assignment.balancing.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
+from airflow_provider.assignment.balancing.machines import (
+    NOWHERE,
+    Slots,
+    Work,
+    after,
+    area,
+    deal,
+    in_time,
+    late,
+    leave_to_begin,
+    level,
+)
 from airflow_provider.assignment.costs import Costs
 from airflow_provider.assignment.model import Load
 from airflow_provider.assignment.shares import Shares, all_of, grouped, minus, plus
@@ -26,6 +37,8 @@ from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _HARDLY: Final = 0.1
 """A task is in time if it ends this much after the level, as a part of the level."""
+_COME_BACK: Final = 0.01
+"""Of the tasks that a round takes, hardly more than this part may come back to their home in the next one."""
 
 
 class CostPool:
@@ -107,7 +120,7 @@ class _Sharing:
 
     def moved(self, *, calm: bool) -> Shares:
         """Who gets the tasks that nobody has. And those that others have, if tasks that are done in time stay, and if
-        this makes machines less late.
+        this makes machines less late; else those of them for which slots are idle.
 
         :param calm: whether all others stay where they are
         """
@@ -117,8 +130,10 @@ class _Sharing:
         most = self._late(places) - _HARDLY * self._level
         if most > self._late_anyway():
             then = self._as_next_round(in_time(self._work, self._homes, self._slots, self._latest))
-            places = then if self._late(then) < most else places
-        return self._elsewhere(places)
+            if self._late(then) < most:
+                return self._elsewhere(then)
+        stay = leave_to_begin(self._work, self._homes, places, self._slots, self._latest)
+        return self._elsewhere(places if stay == self._homes else self._as_next_round(stay))
 
     def _as_next_round(self, stay: Sequence[int]) -> list[int]:
         """Where the next round places the tasks that this round takes. Tasks that would come back to their home are not
@@ -128,7 +143,7 @@ class _Sharing:
             places = self._placed(stay)
             at_home = [home if home == place else NOWHERE for home, place in zip(self._homes, places, strict=True)]
             moving = at_home.count(NOWHERE)
-            if stay.count(NOWHERE) - moving <= _HARDLY * moving:
+            if stay.count(NOWHERE) - moving <= _COME_BACK * moving:
                 return places
             stay = at_home
 

@@ -7,9 +7,11 @@ compared once, however often the same work is placed.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heapreplace
 from itertools import accumulate, chain
+from math import inf
 from typing import Final
 
 Slots = list[float]
@@ -123,6 +125,41 @@ def in_time(work: Sequence[Work], homes: Sequence[int], workers: Sequence[Slots]
         else:
             turns.give_first(cost, wide)
             stay.append(NOWHERE)
+    return stay
+
+
+def leave_to_begin(
+    work: Sequence[Work], homes: Sequence[int], places: Sequence[int], workers: Sequence[Slots], latest: float
+) -> list[int]:
+    """Which tasks stay at home, if those that would wait there and end too late leave it for slots that are idle.
+
+    :param homes: the worker of each task, or :data:`NOWHERE`
+    :param places: the same, with a worker for those without a home, too
+    :return: ``homes``, with :data:`NOWHERE` for tasks that leave their home: no more than begin immediately elsewhere
+    """
+    stay, given = list(homes), Counter(places)
+    if all(slots.count(0) <= given[worker] for worker, slots in enumerate(workers)):
+        return stay
+    turns, waiting = _Turns(workers), []
+    for number, ((cost, wide), home, place) in enumerate(zip(work, homes, places, strict=True)):
+        begins = turns.begins(place, wide) if turns.slots[place] else inf
+        if begins < inf:
+            turns.give(place, cost, wide)
+        if home != NOWHERE and begins > 0 and begins + cost > latest:
+            waiting.append(number)
+    idle = {worker: slots.count(0) for worker, slots in enumerate(turns.slots) if 0 in slots}
+    too_wide: set[int] = set()
+    for number in waiting:
+        wide = work[number][1]
+        if wide in too_wide:
+            continue
+        takes = {worker: min(wide, len(workers[worker])) for worker in idle}
+        worker = next((worker for worker in idle if takes[worker] <= idle[worker]), NOWHERE)
+        if worker == NOWHERE:
+            too_wide.add(wide)
+            continue
+        idle[worker] -= takes[worker]
+        stay[number] = NOWHERE
     return stay
 
 

@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.assignment.balancing.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
+from airflow_provider.assignment.balancing.machines import (
+    NOWHERE,
+    Slots,
+    Work,
+    after,
+    area,
+    deal,
+    in_time,
+    late,
+    leave_to_begin,
+    level,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -141,6 +152,15 @@ def test_all_tasks_stay_if_there_are_no_new_ones_and_nobody_is_late(
     with_slots = [worker for worker, slots in enumerate(workers) if slots]
     homes = random.Random(seed).choices(with_slots, k=len(work))
     assert in_time(work, homes, workers, last(ends(work, workers, homes)) * _ROUNDED) == homes
+
+
+def test_tasks_that_would_end_late_leave_for_slots_that_are_idle() -> None:
+    workers = [[10.0], [0.0, 0.0, 9.0], []]
+    work, homes = [(5.0, 1), (4.0, 4), (3.0, 2), (2.0, 1), (1.0, 1)], [0, 0, 0, 2, NOWHERE]
+    places = [0, 0, 0, 2, 1]
+    assert leave_to_begin(work, homes, places, workers, 12.0) == [NOWHERE, 0, 0, 2, NOWHERE], "the longest goes first"
+    assert leave_to_begin(work, homes, places, workers, 16.0) == [0, 0, 0, NOWHERE, NOWHERE], "it ends in time at home"
+    assert leave_to_begin(work, homes, places, [[10.0], [0.0], []], 12.0) == homes, "no slot is left"
 
 
 def test_late_work_is_work_after_the_latest_time() -> None:
