@@ -111,6 +111,8 @@ class QueryPolling:
         self._room = asyncio.Semaphore(AT_ONCE)
         self._polls: set[asyncio.Task[None]] = set()
         self._round = 0
+        self._answered: set[Watched] = set()
+        """The queries whose last question was answered, since the last sign that the server is silent."""
         self._answered_at = float("-inf")
 
     def add(self, handle: QueryHandle, query: RunningQuery, listener: Listener) -> Watched:
@@ -130,6 +132,7 @@ class QueryPolling:
         """Stop polling this query. Its listener hears no more of it."""
         if not watched.gone:
             watched.gone = True
+            self._answered.discard(watched)
             self._listeners[watched.listener] -= 1
             if not self._listeners[watched.listener]:
                 del self._listeners[watched.listener]
@@ -187,13 +190,13 @@ class QueryPolling:
         except NotThereError as error:
             if not isinstance(error, SessionClosedError | SessionUnknownError):
                 self._round += 1  # the session exists but is empty: the server may have been restarted
-            self._answered()
+            self._hear_answer(watched)
             self._end(watched, QueryLost(watched.handle, _why_lost(error)))
         except Exception as error:
             log.exception("Could not poll query %s", watched.query)
             self._failed(watched, UnansweredError(Trouble.OTHER, repr(error)), asked_at)
         else:
-            self._answered()
+            self._hear_answer(watched)
             if event is not None:
                 self._end(watched, event)
         if not watched.gone:
@@ -228,8 +231,10 @@ class QueryPolling:
             if not watched.gone:
                 watched.listener.tell(QueryProgressed(watched.handle, news))
 
-    def _answered(self) -> None:
+    def _hear_answer(self, watched: Watched) -> None:
         self._answered_at = _now()
+        if not watched.gone:
+            self._answered.add(watched)
         if self._silence.doubtful:
             self._spread()
         if self._silence.answered():
@@ -237,11 +242,13 @@ class QueryPolling:
             self._tell_all(ServerBack())
 
     def _failed(self, watched: Watched, error: UnansweredError, asked_at: float) -> None:
+        self._answered.discard(watched)
         if self._answers_for_others(error.trouble, asked_at):
             if not watched.complained:
                 watched.complained = True
                 log.warning("Spark Connect server %s gives no status of query %s: %s", self._name, watched.query, error)
             return
+        self._answered.clear()
         self._round += 1
         if self._silence.failed(str(error), asked_at=asked_at, now=_now()):
             log.warning("The Spark Connect server %s gives no status of its queries: %s", self._name, error)
@@ -251,7 +258,7 @@ class QueryPolling:
         """Whether only this query's call has failed, and the server still answers others."""
         if trouble is Trouble.SLOW:
             return self._answered_at > asked_at
-        return trouble is Trouble.OTHER and self._answered_at >= asked_at - POLL_EVERY_S
+        return trouble is Trouble.OTHER and bool(self._answered)
 
     def _end(self, watched: Watched, event: QueryEnded | QueryStopped | QueryLost) -> None:
         if not watched.gone:

@@ -173,6 +173,36 @@ async def test_who_was_asked_in_vain_is_asked_again_as_soon_as_another_query_has
     running.cancel()
 
 
+class Rambling(Answering):
+    """The answers about this query can't be read."""
+
+    async def status(self, _session: str, _query: object) -> QueryStatus:
+        self.asked += 1
+        raise UnansweredError(Trouble.OTHER, "nonsense")
+
+
+async def test_a_query_without_an_answer_is_no_silence_however_seldom_others_are_asked(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "SILENT_S", 0.0)
+    queries, handle, news = QueryPolling("server"), server.handle(FakeQuery()), list[WatchEvent]()
+    slow, odd = Answering(fails=False), Rambling(fails=False)
+    slow.answer.set()
+
+    def watch(calls: Answering) -> None:
+        listener = Listener(cast("ServerCalls", calls), news.append, tell_every_s=2 * DEADLINE_S)
+        queries.add(handle, RunningQuery("query", "run"), listener)
+
+    watch(slow)
+    running = asyncio.create_task(queries.run())
+    await eventually(lambda: slow.asked >= 2)
+    slow.answer.clear()
+    watch(odd)
+    await eventually(lambda: odd.asked >= 5)
+    assert not news
+    running.cancel()
+
+
 async def test_a_missing_package_is_named(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str, package: str | None = None) -> ModuleType:
         raise ImportError(f"No module named {name!r}")
