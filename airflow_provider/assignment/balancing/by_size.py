@@ -101,21 +101,40 @@ class _SizePool(Pool):
         others = {worker: loads[worker] - of_size.slots_of(worker) for worker in self._kept}
         super().__init__(may_have, self._kept, own, others, size)
         self._in_turn = self._in_turn and not room.shared
+        self._keep_what_would_come_back()
 
     def then(self) -> tuple[Numbers, Numbers]:
         """The loads, and what waits, when what is above the shares and what nobody has is placed."""
-        places = self._unplaced + len(self._spare) + self.stops
+        places = self._places
         if not places:
             return self._now, self._wants
-        left, wants = self._loads, dict(self._wants)
+        left, wants = self._left, dict(self._wants)
         for worker, number in self._excess.items():
-            left[worker] -= self.size * number
             wants[worker] -= self.size * min(number, self._waits[worker])
         starts = self._starts(left)
         for worker, gets in self._seats(left, places).items():
             wants[worker] += self.size * max(0, gets - starts[worker])
             left[worker] += self.size * gets
         return left, wants
+
+    def _keep_what_would_come_back(self) -> None:
+        """Give up nothing that this worker would get again, as where others have fewer tasks, but no free slots."""
+        while self._excess:
+            seats = self._seats(self._left, self._places)
+            stay = {worker: max(0, number - seats[worker]) for worker, number in self._excess.items()}
+            if stay == self._excess:
+                return
+            self._excess = {worker: number for worker, number in stay.items() if number}
+
+    @property
+    def _places(self) -> int:
+        """How many tasks are placed: what nobody has, and what is given up."""
+        return self._unplaced + len(self._spare) + self.stops
+
+    @property
+    def _left(self) -> dict[WorkerId, int]:
+        """The loads without what is given up."""
+        return {worker: load - self.size * self._excess.get(worker, 0) for worker, load in self._loads.items()}
 
     def _given_up(self, above: Numbers) -> Numbers:
         """What waits here and can start elsewhere. Or for balance, if that is more: what waits, then what runs, as far

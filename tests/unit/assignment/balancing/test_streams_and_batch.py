@@ -178,6 +178,36 @@ def test_no_stream_waits_behind_batch_tasks_while_a_slot_is_free(data: st.DataOb
     assert not waits or max(free.values()) <= 0, (target, free)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_that_could_start_does_not_leave_for_a_worker_without_free_slots(kind: str) -> None:
+    """As one whose next attempt is due later."""
+    now = round_of({A: streams(0, 1), B: batch(0, 1, 2)}, {A: 3, B: 3}, waiting=streams(0, 1))
+    assert after(kind, now) == now.owned
+
+
+@given(data=st.data(), kind=st.sampled_from(KINDS), number=st.integers(2, 4))
+@settings(deadline=None, max_examples=examples(100))
+def test_a_group_comes_to_rest_although_nothing_that_waits_begins(data: st.DataObject, kind: str, number: int) -> None:
+    workers = [A, B, C, WorkerId("d")][:number]
+    slots = {worker: data.draw(st.integers(1, 5)) for worker in workers}
+    names, waiting = iter(range(100)), NO_TASKS
+    owned: dict[WorkerId, Tasks] = {}
+    for worker in workers:
+        runs = data.draw(st.integers(0, slots[worker]))
+        of_batch = data.draw(st.integers(0, runs))
+        waits = streams(*take(names, data.draw(st.integers(0, 4))))
+        owned[worker] = batch(*take(names, of_batch)) | streams(*take(names, runs - of_batch)) | waits
+        waiting |= waits
+    large = frozenset(data.draw(st.lists(st.sampled_from(sorted(waiting)), max_size=3))) if waiting else NO_TASKS
+    now = round_of(owned, slots, waiting=waiting, of_2=large)
+    for _ in range(6):
+        target = after(kind, now)
+        if target == now.owned:
+            return
+        now = replace(now, owned=target)
+    assert target == now.owned
+
+
 def take(names: Iterable[int], number: int) -> list[int]:
     return [index for _, index in zip(range(number), names, strict=False)]
 
