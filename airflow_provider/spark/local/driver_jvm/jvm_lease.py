@@ -34,12 +34,14 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from time import monotonic
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ENDED_BY_LEASE: Final = 75
 """The exit code of a JVM that has ended itself: that of a temporary failure, in ``sysexits.h``."""
@@ -111,29 +113,27 @@ class JvmLease:
         with self._lock:
             if self._closed.is_set() or (self._told is None and self._left_s() is None):
                 return
-            self._asked_at = monotonic()
-            try:
-                self._tell_what_is_left()
-            except BaseException:
-                self._silent_s = max(self._silent_s, self._has_waited_s())
-                raise
-            else:
-                self._silent_s = 0.0
-            finally:
-                self._asked_at = None
+            now = self._ask(self._watch.now)
+            left_s = self._left_s()
+            until = next_end(now, left_s, self._told)
+            self._ask(self._watch.rest if until is None else partial(self._watch.renew, until))
+            self._told, self._told_left_s, self._silent_s = until, left_s or 0.0, 0.0
 
-    def _tell_what_is_left(self) -> None:
-        now = self._watch.now()
-        left_s = self._left_s()
-        until = next_end(now, left_s, self._told)
-        if until is None:
-            self._watch.rest()
-        else:
-            self._watch.renew(until)
-        self._told, self._told_left_s = until, left_s or 0.0
+    def _ask(self, call: Callable[[], T]) -> T:
+        """Each call is timed by itself: if this process was suspended during one, the answer is there when it goes on,
+        and the next call fails at once.
+        """
+        self._asked_at = monotonic()
+        try:
+            return call()
+        except BaseException:
+            self._silent_s = max(self._silent_s, self._has_waited_s())
+            raise
+        finally:
+            self._asked_at = None
 
     def _has_waited_s(self) -> float:
-        """For how long the renewal that is under way has had no answer."""
+        """For how long the call that is under way has had no answer."""
         asked_at = self._asked_at
         return 0.0 if asked_at is None else monotonic() - asked_at
 

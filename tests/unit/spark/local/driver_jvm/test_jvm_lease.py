@@ -152,6 +152,29 @@ def test_if_the_jvm_stood_still_the_worker_is_not_blamed(monkeypatch: pytest.Mon
     jvm.lease.close()
 
 
+def test_if_this_process_was_suspended_while_it_asked_the_jvm_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm, clock = Jvm(), 100.0
+    jvm.code = ENDED_BY_LEASE
+    monkeypatch.setattr(jvm_lease, "monotonic", lambda: clock)
+    jvm.left = [9.0]
+    jvm.lease.renew()
+
+    def answers_before_python_goes_on() -> int:
+        nonlocal clock
+        clock += 40.0
+        return NOW
+
+    def has_ended_meanwhile(until: int) -> None:
+        raise ConnectionResetError
+
+    jvm.watch.now = answers_before_python_goes_on  # type: ignore[method-assign]
+    jvm.watch.renew = has_ended_meanwhile  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        jvm.lease.renew()
+    assert jvm.lease.why_over().startswith("this worker had not renewed its lease for 9.0 s")
+    jvm.lease.close()
+
+
 @pytest.mark.usefixtures("seldom")
 def test_a_jvm_is_left_alone_when_its_spark_has_stopped() -> None:
     jvm = Jvm()
