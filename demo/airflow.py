@@ -48,8 +48,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
     "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
     "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "2",
-    # A task whose supervisor has ended fails after so many seconds.
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+    # A task whose supervisor has ended fails after so many seconds. SQLite may let heartbeats wait for half a minute.
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "120",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
     # A task that a user has marked as failed learns it at its next heartbeat.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
