@@ -147,19 +147,18 @@ def leave_to_begin(
             turns.give(place, cost, wide)
         if home != NOWHERE and begins > 0 and begins + cost > latest:
             waiting.append(number)
-    idle = {worker: slots.count(0) for worker, slots in enumerate(turns.slots) if 0 in slots}
-    too_wide: set[int] = set()
+    free = [slots.count(0) for slots in turns.slots]
+    idle = [worker for worker, number in enumerate(free) if number]
+    first: dict[int, int] = {}  # for each width, which of them may have as many: there are ever fewer
     for number in waiting:
         wide = work[number][1]
-        if wide in too_wide:
-            continue
-        takes = {worker: min(wide, len(workers[worker])) for worker in idle}
-        worker = next((worker for worker in idle if takes[worker] <= idle[worker]), NOWHERE)
-        if worker == NOWHERE:
-            too_wide.add(wide)
-            continue
-        idle[worker] -= takes[worker]
-        stay[number] = NOWHERE
+        at = first.get(wide, 0)
+        while at < len(idle) and free[idle[at]] < min(wide, len(workers[idle[at]])):
+            at += 1
+        first[wide] = at
+        if at < len(idle):
+            free[idle[at]] -= min(wide, len(workers[idle[at]]))
+            stay[number] = NOWHERE
     return stay
 
 
