@@ -38,7 +38,11 @@ from airflow_provider.values.model import NO_TASKS, TaskId, Tasks, WorkerId
 _HARDLY: Final = 0.1
 """A task is in time if it ends this much after the level, as a part of the level."""
 _COME_BACK: Final = 0.01
-"""Of the tasks that a round takes, hardly more than this part may come back to their home in the next one."""
+"""Of the tasks that a round takes, hardly more than this part may come back to their home in the next one; if that
+takes too many tries, ten times as many.
+"""
+_TRIES: Final = 8
+"""How often to look for tasks that do not come back: each time, all of them are placed."""
 
 
 class CostPool:
@@ -51,7 +55,7 @@ class CostPool:
         always a bit more to gain, so each such round would be followed by another one
     """
 
-    __slots__ = ("_costs", "_given", "_moving", "_spare", "returned")
+    __slots__ = ("_costs", "_given", "_moving", "_sharing", "_spare", "returned")
 
     over: Final[Mapping[WorkerId, Load]] = MappingProxyType({})
     """A share of work is no number of tasks."""
@@ -60,7 +64,8 @@ class CostPool:
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs, *, calm: bool = False) -> None:
         self._costs = costs
-        self._given = _Sharing(kept, own, free, costs).moved(calm=calm)
+        self._sharing = _Sharing(kept, own, free, costs)
+        self._given = self._sharing.moved(calm=calm)
         elsewhere = all_of(self._given)
         self._moving = {worker: moving for worker, tasks in kept.items() if (moving := tasks & elsewhere)}
         self.returned = {worker: minus(tasks, elsewhere) for worker, tasks in own.items()}
@@ -72,7 +77,8 @@ class CostPool:
         return sum(map(len, self._moving.values()))
 
     def relieve(self, _rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
-        """Take from each worker the tasks that would end sooner elsewhere; the longest ones, if not all may be taken.
+        """Take from each worker the tasks that would end sooner elsewhere. If not all may be taken: the longest ones,
+        but none that would come back without the others, as half of a swap would.
 
         :param most_stops: take at most this many, from all workers together
         :return: what was taken, by worker
@@ -80,7 +86,13 @@ class CostPool:
         if self.stops <= most_stops:
             return self._moving
         moving = [(task, worker) for worker, tasks in self._moving.items() for task in tasks]
-        return grouped(nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way)))
+        for _ in range(_TRIES if most_stops else 0):
+            chosen = nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way))
+            back = self._sharing.come_back(frozenset([task for task, _ in chosen]))
+            if not back:
+                return grouped(chosen)
+            moving = [way for way in moving if way[0] not in back]
+        return {}
 
     def place(self, tasks: Tasks) -> Shares:
         """Give each task to the worker that can begin it first, and with them the tasks that members do not get back.
@@ -135,17 +147,24 @@ class _Sharing:
         stay = leave_to_begin(self._work, self._homes, places, self._slots, self._latest)
         return self._elsewhere(places if stay == self._homes else self._as_next_round(stay))
 
+    def come_back(self, tasks: Tasks) -> Tasks:
+        """Those of these tasks that the next round would give back to their home, if this one takes only these."""
+        stay = [NOWHERE if task in tasks else home for task, home in zip(self._tasks, self._homes, strict=True)]
+        ways = zip(self._tasks, stay, self._homes, self._placed(stay), strict=True)
+        return frozenset([task for task, at, home, place in ways if at != home and home == place])
+
     def _as_next_round(self, stay: Sequence[int]) -> list[int]:
         """Where the next round places the tasks that this round takes. Tasks that would come back to their home are not
         taken at all; this changes where the others go.
         """
-        while True:
+        for part in chain(repeat(_COME_BACK, _TRIES), repeat(_HARDLY)):
             places = self._placed(stay)
             at_home = [home if home == place else NOWHERE for home, place in zip(self._homes, places, strict=True)]
             moving = at_home.count(NOWHERE)
-            if stay.count(NOWHERE) - moving <= _COME_BACK * moving:
-                return places
+            if stay.count(NOWHERE) - moving <= part * moving:
+                break
             stay = at_home
+        return places
 
     def _placed(self, homes: Sequence[int]) -> list[int]:
         """The worker of each task. Tasks without a home go to the workers that are first done with their own tasks."""

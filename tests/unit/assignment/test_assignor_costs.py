@@ -311,6 +311,17 @@ def test_steps_limit_the_moves_and_the_longest_task_goes_first() -> None:
     assert assign(known, policy=Incremental(max_moves=1)).revoked[W1] == a(1)
 
 
+def test_steps_take_no_task_that_would_come_back_without_the_others() -> None:
+    """Both would have to move, in one step."""
+    swap = costing(1, 2, 3, 5, left={0: 1, 1: 2})
+    known = round_of({W1: a(0, 2), W2: a(1, 3)}, swap)
+    memory = NOTHING
+    for now_ms in range(0, 5_000, 1_000):
+        outcome = assign(replace(known, now_ms=now_ms), memory, policy=Incremental(max_moves=1, move_interval_ms=1_000))
+        assert outcome.target == known.owned
+        memory = outcome.memory
+
+
 def test_planners_and_streams_are_shared_out_by_number() -> None:
     """They have no cost."""
     streams = frozenset(TaskId("s", index) for index in range(-1, 4))
