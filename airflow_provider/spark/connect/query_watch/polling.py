@@ -113,6 +113,8 @@ class QueryPolling:
         self._round = 0
         self._answered: set[Watched] = set()
         """The queries whose last question was answered, since the last sign that the server is silent."""
+        self._in_vain: set[Watched] = set()
+        """The queries that were asked in vain since the last answer."""
         self._answered_at = float("-inf")
 
     def add(self, handle: QueryHandle, query: RunningQuery, listener: Listener) -> Watched:
@@ -133,6 +135,7 @@ class QueryPolling:
         if not watched.gone:
             watched.gone = True
             self._answered.discard(watched)
+            self._in_vain.discard(watched)
             self._listeners[watched.listener] -= 1
             if not self._listeners[watched.listener]:
                 del self._listeners[watched.listener]
@@ -233,6 +236,7 @@ class QueryPolling:
 
     def _hear_answer(self, watched: Watched) -> None:
         self._answered_at = _now()
+        self._in_vain.clear()
         if not watched.gone:
             self._answered.add(watched)
         if self._silence.doubtful:
@@ -243,6 +247,8 @@ class QueryPolling:
 
     def _failed(self, watched: Watched, error: UnansweredError, asked_at: float) -> None:
         self._answered.discard(watched)
+        if not watched.gone:
+            self._in_vain.add(watched)
         if self._answers_for_others(error.trouble, asked_at):
             if not watched.complained:
                 watched.complained = True
@@ -258,7 +264,8 @@ class QueryPolling:
         """Whether only this query's call has failed, and the server still answers others."""
         if trouble is Trouble.SLOW:
             return self._answered_at > asked_at
-        return trouble is Trouble.OTHER and bool(self._answered)
+        many = len(self._in_vain) > AT_ONCE and self._answered_at < asked_at - POLL_EVERY_S
+        return trouble is Trouble.OTHER and bool(self._answered) and not many
 
     def _end(self, watched: Watched, event: QueryEnded | QueryStopped | QueryLost) -> None:
         if not watched.gone:

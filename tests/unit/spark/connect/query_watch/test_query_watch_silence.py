@@ -181,12 +181,13 @@ class Rambling(Answering):
         raise UnansweredError(Trouble.OTHER, "nonsense")
 
 
-async def test_a_query_without_an_answer_is_no_silence_however_seldom_others_are_asked(
-    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("odd", "silent"), [(1, False), (polling.AT_ONCE + 1, True)])
+async def test_one_query_without_an_answer_is_no_silence_but_many_are_however_seldom_others_are_asked(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch, odd: int, silent: bool
 ) -> None:
     monkeypatch.setattr(silence, "SILENT_S", 0.0)
     queries, handle, news = QueryPolling("server"), server.handle(FakeQuery()), list[WatchEvent]()
-    slow, odd = Answering(fails=False), Rambling(fails=False)
+    slow, rambling = Answering(fails=False), [Rambling(fails=False) for _ in range(odd)]
     slow.answer.set()
 
     def watch(calls: Answering) -> None:
@@ -197,9 +198,10 @@ async def test_a_query_without_an_answer_is_no_silence_however_seldom_others_are
     running = asyncio.create_task(queries.run())
     await eventually(lambda: slow.asked >= 2)
     slow.answer.clear()
-    watch(odd)
-    await eventually(lambda: odd.asked >= 5)
-    assert not news
+    for each in rambling:
+        watch(each)
+    await eventually(lambda: bool(news) if silent else rambling[0].asked >= 5)
+    assert [type(each) for each in news[:1]] == [ServerSilent] * silent
     running.cancel()
 
 
