@@ -147,17 +147,10 @@ def leave_to_begin(
             turns.give(place, cost, wide)
         if home != NOWHERE and begins > 0 and begins + cost > latest:
             waiting.append(number)
-    free = [slots.count(0) for slots in turns.slots]
-    idle = [worker for worker, number in enumerate(free) if number]
-    first: dict[int, int] = {}  # for each width, which of them may have as many: there are ever fewer
     for number in waiting:
-        wide = work[number][1]
-        at = first.get(wide, 0)
-        while at < len(idle) and free[idle[at]] < min(wide, len(workers[idle[at]])):
-            at += 1
-        first[wide] = at
-        if at < len(idle):
-            free[idle[at]] -= min(wide, len(workers[idle[at]]))
+        cost, wide = work[number]
+        if turns.first(wide) == 0:
+            turns.give_first(cost, wide)
             stay[number] = NOWHERE
     return stay
 
@@ -188,19 +181,24 @@ class _Turns:
         number = len(self.slots[worker])
         self._busy[worker] += cost * min(wide, number) / number
 
+    def first(self, wide: int) -> float:
+        """When the worker would begin such a task that can begin it first."""
+        return self._next(wide)[0]
+
     def give_first(self, cost: float, wide: int) -> int:
         """:return: the worker that can begin it first, and gets it"""
+        *_, worker = self._next(wide)
+        self.give(worker, cost, wide)
+        return worker
+
+    def _next(self, wide: int) -> _Turn:
         if wide not in self._queues:
             self._queues[wide] = [self._turn(worker, wide) for worker, slots in enumerate(self.slots) if slots]
             heapify(self._queues[wide])
         queue = self._queues[wide]
-        while True:
-            at, busy, worker = queue[0]
-            if self._busy[worker] == busy and self.begins(worker, wide) == at:
-                self.give(worker, cost, wide)
-                return worker
-            # outdated: the worker was given something since, so its turn comes later
-            heapreplace(queue, self._turn(worker, wide))
+        while (turn := self._turn(queue[0][2], wide)) != queue[0]:
+            heapreplace(queue, turn)  # outdated: the worker was given something since, so its turn comes later
+        return turn
 
     def _turn(self, worker: int, wide: int) -> _Turn:
         return self.begins(worker, wide), self._busy[worker], worker
