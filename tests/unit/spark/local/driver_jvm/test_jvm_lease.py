@@ -77,6 +77,23 @@ def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jvm_lease, "_LOOK_S", 3600)
 
 
+class Clock:
+    """Python's own, in seconds."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(jvm_lease, "monotonic", clock)
+    return clock
+
+
 @pytest.mark.usefixtures("seldom")
 def test_a_jvm_rests_while_no_task_of_a_group_runs_in_it() -> None:
     jvm = Jvm()
@@ -124,16 +141,14 @@ async def test_it_is_renewed_again_and_again_until_the_jvm_ends_and_then_it_says
     )
 
 
-def test_if_the_jvm_stood_still_the_worker_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    jvm, clock = Jvm(), 100.0
+def test_if_the_jvm_stood_still_the_worker_is_not_blamed(clock: Clock) -> None:
+    jvm = Jvm()
     jvm.code = ENDED_BY_LEASE
-    monkeypatch.setattr(jvm_lease, "monotonic", lambda: clock)
     jvm.left = [28.7]
     jvm.lease.renew()
 
     def ends_when_it_wakes_up() -> int:
-        nonlocal clock
-        clock += 40.0
+        clock.now_s += 40.0
         said.append(jvm.lease.why_over())
         raise ConnectionResetError
 
@@ -152,16 +167,14 @@ def test_if_the_jvm_stood_still_the_worker_is_not_blamed(monkeypatch: pytest.Mon
     jvm.lease.close()
 
 
-def test_if_this_process_was_suspended_while_it_asked_the_jvm_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    jvm, clock = Jvm(), 100.0
+def test_if_this_process_was_suspended_while_it_asked_the_jvm_is_not_blamed(clock: Clock) -> None:
+    jvm = Jvm()
     jvm.code = ENDED_BY_LEASE
-    monkeypatch.setattr(jvm_lease, "monotonic", lambda: clock)
     jvm.left = [9.0]
     jvm.lease.renew()
 
     def answers_before_python_goes_on() -> int:
-        nonlocal clock
-        clock += 40.0
+        clock.now_s += 40.0
         return NOW
 
     def has_ended_meanwhile(until: int) -> None:
