@@ -59,6 +59,11 @@ _IS_DRAWN: Final = """
     return found.some((each) => each.width && each.getContext("2d")?.getImageData(0, 0, each.width, each.height)
         .data.some((part) => part));
 """
+_NOTE_WHAT_IS_PRESSED: Final = """
+    arguments[0].scrollIntoView({ block: "nearest", behavior: "instant" });
+    [window.wanted, window.pressed] = [arguments[0], null];
+    addEventListener("pointerdown", (event) => { window.pressed = event.target; }, { capture: true, once: true });
+"""
 _NOTE_WHEN_SHOWN: Final = """
     (function look() {
         if (!document.querySelector(%s)) return setTimeout(look, 4);
@@ -89,24 +94,19 @@ class Browser:
         return self._wait(lambda: self._first(css, text), f"{css} with {text!r}")
 
     def click(self, css: str, text: str = "") -> None:
-        def click() -> bool:
-            self.find(css, text).click()
-            return True
-
-        self._wait(click, f"{css} with {text!r} can be clicked")
+        self._press(css, text)
+        self._hand().release().perform()
 
     def click_slowly(self, css: str, text: str = "") -> None:
-        """Press, and release only when the page has had another answer of the server."""
-
-        def press() -> bool:
-            button = self.find(css, text)
-            self.run("performance.clearResourceTimings()")
-            ActionChains(self.driver).click_and_hold(button).perform()
-            return True
-
-        self._wait(press, f"{css} with {text!r} can be pressed")
+        """Press, and release only when the page has had another answer of the server, or has failed to get one."""
+        self._press(css, text)
+        self.run("performance.clearResourceTimings()")
         self._wait(lambda: self.run("return performance.getEntriesByType('resource').length") or None, "an answer")
-        ActionChains(self.driver).release().perform()
+        self._hand().release().perform()
+
+    def offline(self, offline: bool) -> None:
+        """Cut the browser off from all servers, or connect it again."""
+        self.driver.set_network_conditions(offline=offline, latency=0, throughput=-1)
 
     def write(self, css: str, text: str) -> None:
         """Replace the content of a field."""
@@ -134,27 +134,30 @@ class Browser:
     def text(self) -> str:
         return str(self.run(_ALL_WORDS))
 
-    def run(self, script: str, *arguments: str) -> Any:
+    def run(self, script: str, *arguments: str | WebElement) -> Any:
         return self.driver.execute_script(script, *arguments)
 
     def wait_for_drawing(self) -> None:
         """Wait until something is drawn on the timeline's canvas."""
         self._wait(lambda: self.run(_IS_DRAWN), "a drawing")
 
-    def point_at(self, css: str, *, share: float, down: int) -> None:
-        """Move the mouse over an element.
+    def see_drawn_at(self, css: str, *words: str, share: float, down: int) -> None:
+        """Point at a place of a drawing that may still move, until the drawing library shows all of this.
 
         :param share: how far to the right, as a share of its width
         :param down: how many pixels below its upper edge
         """
-        element = self.find(css)
-        width, height = element.size["width"], element.size["height"]
-        x, y = round(width * (share - 0.5)), round(down - height / 2)
-        ActionChains(self.driver).move_to_element_with_offset(element, x, y).perform()
 
-    def see_drawn(self, *words: str) -> None:
-        """Wait until the drawing library shows all of this."""
-        self._wait(lambda: all(each in str(self.run(_DRAWN_WORDS)) for each in words), f"{words}")
+        def seen() -> bool:
+            element = self.find(css)
+            width, height = element.size["width"], element.size["height"]
+            x, y = round(width * (share - 0.5)), round(down - height / 2)
+            for aside in (1, 0):  # a pointer that stays where it is tells the page nothing
+                self._hand().move_to_element_with_offset(element, x + aside, y).perform()
+            drawn = str(self.run(_DRAWN_WORDS))
+            return all(each in drawn for each in words)
+
+        self._wait(seen, f"{words}")
 
     def note_when_shown(self, *css: str) -> None:
         """Have each document note when the first such element was painted, on its own clock."""
@@ -182,6 +185,29 @@ class Browser:
         if folder := os.environ.get(PICTURES):
             Path(folder).mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(f"{folder}/{name}.png")
+
+    def _press(self, css: str, text: str) -> None:
+        """Press a button of the mouse on such an element.
+
+        The page may move it while the mouse is under way. What was pressed instead isn't clicked: the mouse is moved
+        away before it is released.
+        """
+
+        def press() -> bool:
+            element = self.find(css, text)
+            self.run(_NOTE_WHAT_IS_PRESSED, element)
+            self._hand().click_and_hold(element).perform()
+            if self.run("return window.wanted?.contains(window.pressed)"):
+                return True
+            away = self._hand()
+            away.w3c_actions.pointer_action.move_to_location(0, 0).release()  # type: ignore[no-untyped-call]
+            away.perform()
+            return False
+
+        self._wait(press, f"{css} with {text!r} can be pressed")
+
+    def _hand(self) -> ActionChains:
+        return ActionChains(self.driver, duration=0)
 
     def _first(self, css: str, text: str) -> WebElement | None:
         found: WebElement | None = self.run(_FIRST, css, text)

@@ -88,8 +88,10 @@ def test_each_view_shows_the_group_and_text_of_jobs_never_becomes_markup(
         browser.find(".drawing .bk-Figure, .drawing > *")
         browser.see("a rebalance")
         browser.wait_for_drawing()
-        browser.point_at(".drawing", share=0.9, down=157)  # at a task of the second worker
-        browser.see_drawn("why here", "w1 had", "its share is")
+        at_a_task_of_the_second_worker = 157
+        browser.see_drawn_at(
+            ".drawing", "why here", "w1 had", "its share is", share=0.9, down=at_a_task_of_the_second_worker
+        )
         browser.picture("page-timeline")
         browser.click("[data-view=epochs]")
         browser.see("epoch 1", "w2 joined")
