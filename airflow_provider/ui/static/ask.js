@@ -88,6 +88,7 @@ export class Poll {
       }
       this.#fail(null);
     } catch (failed) {
+      await released();
       if (this.#stopped || turn !== this.#turn) return;
       if (!(failed instanceof AskAgain)) this.#fail(failed);
       next = failed.afterMs ?? 3 * EVERY_MS;
