@@ -322,6 +322,30 @@ def test_the_page_retries_without_an_error_when_the_server_is_busy(airflow: Loca
         assert not browser.run("return window.complained"), "a busy server is no error"
 
 
+@pytest.mark.side_by_side
+def test_while_the_server_is_out_of_reach_the_page_says_so_and_can_be_used(airflow: LocalAirflow, group: Group) -> None:
+    group.name = "remote"
+    group.submit_planned("ledger", [{"seconds": 600}])
+    with browsing(airflow) as browser:
+        browser.open(address(group, view="jobs"))
+        browser.see("ledger")
+        browser.offline(True)
+        browser.click_slowly("tr button", "Remove")
+        browser.see("Remove ledger?")
+        browser.find(".banner.bad")
+        browser.offline(False)
+        browser.see_no_more(".banner.bad", "")
+        browser.click("dialog button", "Cancel")
+        browser.click(".chip", "1 unassigned")
+        browser.click("td", "ledger:0")
+        browser.find("dialog .badge[data-state=unassigned]")
+        browser.offline(True)
+        browser.find("dialog .banner.bad")
+        browser.find("dialog .badge[data-state=unassigned]")
+        browser.offline(False)
+        browser.see_no_more("dialog .banner.bad", "")
+
+
 def test_without_a_login_the_page_shows_nothing(airflow: LocalAirflow) -> None:
     """A unit test tries each route; this tests how Airflow mounts them."""
     for path in ("", "static/main.js", "api/groups", "api/definition", "api/declared"):

@@ -3,6 +3,7 @@
 import * as address from "./address.js";
 import { ask } from "./ask.js";
 import { el } from "./dom.js";
+import { trouble } from "./parts.js";
 import { showGroup } from "./views/group.js";
 import { showGroups } from "./views/groups.js";
 import { followTheme } from "./theme.js";
@@ -44,6 +45,5 @@ async function showFound() {
 }
 
 start().catch((failed) => {
-  const again = failed.status === 401 ? "Your login has expired: reload the page." : failed.message;
-  page.replaceChildren(el("p", { class: "banner bad", role: "alert" }, again));
+  page.replaceChildren(trouble(failed));
 });

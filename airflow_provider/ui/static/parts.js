@@ -7,6 +7,11 @@ import { changing, count, counting, number } from "./words.js";
 export const banner = (kind, ...words) =>
   el("p", { class: `banner ${kind}`, role: "status" }, words.filter(Boolean).map((text) => el("span", {}, text, " ")));
 
+export const trouble = (failed) => banner("bad", failed.status === 401 ? "Your login has expired: reload the page." : failed.message);
+
+// Shows there why a poll failed, until it succeeds again.
+export const troubleIn = (place) => (failed) => place.replaceChildren(...(failed ? [trouble(failed)] : []));
+
 export const stateBadge = (short) => [
   badge(short.state, short.words.length > 40 ? short.state : short.words),
   short.until_ms ? el("span", { class: "muted" }, " ", counting(short.until_ms, { down: true }), " more") : null,

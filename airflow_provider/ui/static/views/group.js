@@ -6,7 +6,7 @@ import { el, muted } from "../dom.js";
 import { epochsView } from "./epochs.js";
 import { jobsView } from "./jobs.js";
 import { learnersView } from "./learners.js";
-import { banner, headBanners, stateBadge } from "../parts.js";
+import { headBanners, stateBadge, troubleIn } from "../parts.js";
 import { tasksView } from "./tasks.js";
 import { timelineView } from "./timeline.js";
 import { clock, count } from "../words.js";
@@ -52,7 +52,7 @@ export function showGroup(page, me) {
         else content.dataset.empty = "1";
         return answer.head.reading || answer.body?.reading;
       },
-      (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.status === 401 ? "Your login has expired: reload the page." : failed.message)] : [])),
+      troubleIn(trouble),
     );
   }
 

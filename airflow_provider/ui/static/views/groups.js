@@ -3,7 +3,7 @@
 import * as address from "../address.js";
 import { Poll } from "../ask.js";
 import { badge, el, muted, table } from "../dom.js";
-import { banner, barLegend, jobBar, stateBadge } from "../parts.js";
+import { banner, barLegend, jobBar, stateBadge, troubleIn } from "../parts.js";
 import { clock, count } from "../words.js";
 
 export function showGroups(page) {
@@ -17,7 +17,7 @@ export function showGroups(page) {
       content.replaceChildren(...[barLegend(bars), ...(clusters.length ? clusters.map((cluster) => clusterOf(cluster, clusters.length > 1)) : [nowhere()])].filter(Boolean));
       return clusters.some((cluster) => cluster.listing || cluster.groups.some((head) => head.reading));
     },
-    (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.message)] : [])),
+    troubleIn(trouble),
   );
 }
 

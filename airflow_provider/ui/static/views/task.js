@@ -4,7 +4,7 @@ import * as address from "../address.js";
 import { actions } from "../actions.js";
 import { Poll } from "../ask.js";
 import { badge, el, muted, table } from "../dom.js";
-import { banner, lagWords } from "../parts.js";
+import { lagWords, troubleIn } from "../parts.js";
 import { clock, count, counting, span } from "../words.js";
 
 const ATTEMPTS = [
@@ -20,8 +20,9 @@ const ATTEMPTS = [
 export function openTask({ job, index }, { about, me, again }) {
   document.querySelector("dialog.task")?.close();
   const title = el("h2", {}, `${job}:${index}`);
+  const trouble = el("div", { "aria-live": "polite" });
   const body = el("div");
-  const dialog = el("dialog", { class: "task" }, el("form", { method: "dialog", class: "close" }, el("button", { ariaLabel: "Close", onclick: (event) => { event.preventDefault(); dialog.close(); } }, "✕")), title, body);
+  const dialog = el("dialog", { class: "task" }, el("form", { method: "dialog", class: "close" }, el("button", { ariaLabel: "Close", onclick: (event) => { event.preventDefault(); dialog.close(); } }, "✕")), title, trouble, body);
   address.set({ task: `${job}:${index}` });
   document.body.append(dialog);
   dialog.showModal();
@@ -33,7 +34,7 @@ export function openTask({ job, index }, { about, me, again }) {
       title.replaceChildren(task?.line.label ?? `${job}:${index}`);
       return head.reading;
     },
-    (failed) => failed && body.replaceChildren(banner("bad", failed.message)),
+    troubleIn(trouble),
   );
   dialog.addEventListener("close", () => {
     poll.stop();
