@@ -139,6 +139,8 @@ class QueryPolling:
             self._listeners[watched.listener] -= 1
             if not self._listeners[watched.listener]:
                 del self._listeners[watched.listener]
+            if not self._listeners:
+                self._silence.nobody_asks()
 
     def give_up(self, why: str) -> None:
         """The server can never be reached from this process."""
@@ -246,6 +248,8 @@ class QueryPolling:
             self._tell_all(ServerBack())
 
     def _failed(self, watched: Watched, error: UnansweredError, asked_at: float) -> None:
+        if not self._listeners:
+            return
         self._answered.discard(watched)
         if not watched.gone:
             self._in_vain.add(watched)

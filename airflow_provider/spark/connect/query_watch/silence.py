@@ -33,6 +33,11 @@ class Silence:
         self._since, self._waits_s, self.why = None, _FIRST_WAIT_S, ""
         return was_told
 
+    def nobody_asks(self) -> None:
+        """Calls that failed long ago say nothing about the next one. A silence that was reported stays known."""
+        if not self.why:
+            self._since, self._waits_s = None, _FIRST_WAIT_S
+
     def failed(self, why: str, *, asked_at: float, now: float) -> bool:
         """A call has failed.
 

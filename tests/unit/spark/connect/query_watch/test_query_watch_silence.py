@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import random
+from collections.abc import Callable
 from types import ModuleType
 from typing import cast
 
@@ -18,7 +19,7 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.spark.connect.grpc_calls.calls import ServerCalls, UnansweredError
 from airflow_provider.spark.connect.grpc_calls.messages import QueryStatus, RunningQuery
 from airflow_provider.spark.connect.query_watch import polling, silence
-from airflow_provider.spark.connect.query_watch.polling import Listener, QueryPolling
+from airflow_provider.spark.connect.query_watch.polling import Listener, QueryPolling, Watched
 from airflow_provider.spark.connect.query_watch.silence import SILENT_S, Silence
 from airflow_provider.spark.connect.query_watch.watch_events import (
     QueryEnded,
@@ -181,6 +182,21 @@ class Rambling(Answering):
         raise UnansweredError(Trouble.OTHER, "nonsense")
 
 
+class Telling(Rambling):
+    """Notes with each question how much has been told before, and then does what is to be done at this question."""
+
+    def __init__(self, news: list[WatchEvent]) -> None:
+        super().__init__(fails=True)
+        self.told_before: list[int] = []
+        self.hooks: dict[int, Callable[[], None]] = {}
+        self._news = news
+
+    async def status(self, session: str, query: object) -> QueryStatus:
+        self.told_before.append(len(self._news))
+        self.hooks.get(len(self.told_before), lambda: None)()
+        return await super().status(session, query)
+
+
 @pytest.mark.parametrize(("odd", "silent"), [(1, False), (polling.AT_ONCE + 1, True)])
 async def test_one_query_without_an_answer_is_no_silence_but_many_are_however_seldom_others_are_asked(
     server: FakeConnect, monkeypatch: pytest.MonkeyPatch, odd: int, silent: bool
@@ -202,6 +218,30 @@ async def test_one_query_without_an_answer_is_no_silence_but_many_are_however_se
         watch(each)
     await eventually(lambda: bool(news) if silent else rambling[0].asked >= 5)
     assert [type(each) for each in news[:1]] == [ServerSilent] * silent
+    running.cancel()
+
+
+@pytest.mark.parametrize("goes_at", [1, 2])
+async def test_a_server_is_no_sooner_silent_for_the_calls_of_a_query_that_has_gone(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch, goes_at: int
+) -> None:
+    monkeypatch.setattr(silence, "SILENT_S", 2.0)
+    monkeypatch.setattr(silence, "_FIRST_WAIT_S", 0.05)
+    queries, handle, news = QueryPolling("server"), server.handle(FakeQuery()), list[WatchEvent]()
+    at_first, later = Telling(news), Telling(news)
+
+    def watch(calls: Answering) -> Watched:
+        listener = Listener(cast("ServerCalls", calls), news.append, tell_every_s=2 * DEADLINE_S)
+        return queries.add(handle, RunningQuery("query", "run"), listener)
+
+    running = asyncio.create_task(queries.run())
+    watched = watch(at_first)
+    at_first.hooks[goes_at] = lambda: queries.remove(watched)
+    await eventually(lambda: watched.gone)
+    await asyncio.sleep(2.1)
+    watch(later)
+    await eventually(lambda: bool(news))
+    assert later.told_before[:2] == [0, 0], "its first failure made the server silent"
     running.cancel()
 
 
