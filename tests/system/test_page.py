@@ -265,7 +265,7 @@ def test_a_dag_run_and_a_task_show_their_group_in_the_colours_of_airflow(airflow
         browser.open(f"{run}/tasks/w1/plugin/spark_group_of_task")
         browser.in_frame()
         browser.see("two_workers.w2", "triggerer")
-        assert browser.find(".mine").text == "two_workers.w1"
+        browser.find(".mine", "two_workers.w1")
         assert browser.run("return document.documentElement.dataset.theme") == "dark"
         assert browser.run("return getComputedStyle(document.body).backgroundColor") == browser.run(
             "return parent.getComputedStyle(parent.document.documentElement).backgroundColor"
