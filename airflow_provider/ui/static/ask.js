@@ -27,8 +27,10 @@ async function words(answer) {
   }
 }
 
+const LONGEST_MS = 60000;
+
 export async function ask(path, headers = {}) {
-  const answer = await fetch(path, { headers, cache: "no-store", credentials: "same-origin" });
+  const answer = await fetch(path, { headers, cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(LONGEST_MS) });
   serverSaid(Number(answer.headers.get("X-Cospark-Now")));
   if (answer.status === 304) return { same: true };
   const afterS = answer.status === 503 && answer.headers.has("X-Cospark-Now") && Number(answer.headers.get("Retry-After"));
@@ -50,7 +52,7 @@ const HIDDEN_MS = 15000;
 
 // Polls `path()` until it is stopped.
 export class Poll {
-  #path; #show; #fail; #timer; #stopped = false; #tag = null; #asked = ""; #turn = 0;
+  #path; #show; #fail; #timer; #stopped = false; #failed = false; #tag = null; #asked = ""; #turn = 0;
 
   constructor(path, show, fail) {
     this.#path = path;
@@ -72,6 +74,11 @@ export class Poll {
     document.removeEventListener("visibilitychange", this.#whenSeenAgain);
   }
 
+  #say(failed) {
+    this.#failed = failed !== null;
+    this.#fail(failed);
+  }
+
   #whenSeenAgain = () => !document.hidden && this.now();
 
   async #run(turn) {
@@ -80,17 +87,17 @@ export class Poll {
       const path = this.#path();
       const known = path === this.#asked && this.#tag;
       const { same, tag, body } = await ask(path, known ? { "If-None-Match": this.#tag } : {});
-      await released();
+      if (!same || this.#failed) await released();
       if (this.#stopped || turn !== this.#turn) return;
       if (!same) {
-        [this.#tag, this.#asked] = [tag, path];
         if (this.#show(body)) next = READING_MS;
+        [this.#tag, this.#asked] = [tag, path];
       }
-      this.#fail(null);
+      this.#say(null);
     } catch (failed) {
       await released();
       if (this.#stopped || turn !== this.#turn) return;
-      if (!(failed instanceof AskAgain)) this.#fail(failed);
+      if (!(failed instanceof AskAgain)) this.#say(failed);
       next = failed.afterMs ?? 3 * EVERY_MS;
     }
     this.#timer = setTimeout(() => this.now(), document.hidden ? HIDDEN_MS : next);
