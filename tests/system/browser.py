@@ -62,8 +62,17 @@ _IS_DRAWN: Final = """
 _NOTE_WHAT_IS_PRESSED: Final = """
     arguments[0].scrollIntoView({ block: "nearest", behavior: "instant" });
     [window.wanted, window.pressed] = [arguments[0], null];
-    addEventListener("pointerdown", (event) => { window.pressed = event.target; }, { capture: true, once: true });
+    addEventListener("pointerdown", (event) => {
+        [window.pressed, window.pressedMs] = [event.target, performance.now()];
+        performance.clearResourceTimings();
+    }, { capture: true, once: true });
 """
+_PRESSED_FOR_MS: Final = "return performance.now() - window.pressedMs"
+_WAITS_TO_DRAW: Final = """
+    return performance.getEntriesByType("resource").some((answer) => answer.responseStatus !== 304);
+"""
+_LONG_MS: Final = 30_000
+"""The page doesn't wait longer for a button to be released."""
 _NOTE_WHEN_SHOWN: Final = """
     (function look() {
         if (!document.querySelector(%s)) return setTimeout(look, 4);
@@ -97,12 +106,21 @@ class Browser:
         self._press(css, text)
         self._hand().release().perform()
 
-    def click_slowly(self, css: str, text: str = "") -> None:
-        """Press, and release only when the page has had another answer of the server, or has failed to get one."""
-        self._press(css, text)
-        self.run("performance.clearResourceTimings()")
-        self._wait(lambda: self.run("return performance.getEntriesByType('resource').length") or None, "an answer")
-        self._hand().release().perform()
+    def click_slowly(self, css: str, text: str = "", *, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Press, and release only when the page would have drawn something else.
+
+        :param meanwhile: what makes it do so, if it doesn't anyway: called when the button is down
+        """
+
+        def clicked() -> bool:
+            self._press(css, text)
+            meanwhile()
+            self._wait(lambda: self.run(_WAITS_TO_DRAW), "an answer that is new")
+            soon = float(self.run(_PRESSED_FOR_MS)) < _LONG_MS
+            self._hand().release().perform()
+            return soon
+
+        self._wait(clicked, f"{css} with {text!r} can be clicked")
 
     def offline(self, offline: bool) -> None:
         """Cut the browser off from all servers, or connect it again."""

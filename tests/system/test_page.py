@@ -194,8 +194,9 @@ def test_a_job_is_submitted_with_its_own_form_and_altered_and_one_of_its_tasks_s
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")
         browser.find("tr:nth-child(3)", "reports")
-        group.submit_planned("the-next-row", [{"seconds": 600}])
-        browser.click_slowly("tr:nth-child(3) button", "Alter")
+        browser.click_slowly(
+            "tr:nth-child(3) button", "Alter", meanwhile=lambda: group.submit_planned("more", [{"seconds": 600}])
+        )
         browser.see("Alter reports?")
         browser.write("dialog [name=rows]", "250")
         browser.write("dialog [name=session_conf]", '{"spark.sql.ansi.enabled": true}')
