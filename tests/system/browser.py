@@ -20,7 +20,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from urllib3.exceptions import HTTPError
-from waiting import wait_until
+from waiting import DEADLINE_S, wait_until
 
 from demo.airflow import LocalAirflow
 
@@ -250,6 +250,8 @@ def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options=options, service=Service(shutil.which("chromedriver") or "chromedriver"))
+    driver.set_page_load_timeout(DEADLINE_S)
+    driver.command_executor.client_config.timeout = 2 * DEADLINE_S  # type: ignore[union-attr]
     try:
         browser = Browser(driver, airflow)
         browser.open("/static/pin_32.png")
