@@ -252,7 +252,8 @@ async def test_very_many_queries_are_polled_less_often(server: FakeConnect, monk
         before, began_s = server.asked["status"], time.monotonic()
         await asyncio.sleep(1.0)
         asked, seconds = server.asked["status"] - before, time.monotonic() - began_s
-        assert asked <= 150 * seconds, "200 at a time, each 50 ms, would be 4,000 in a second"
+        late = 200  # of a machine that stood still, each query's at once
+        assert asked <= late + 100 * seconds, "200 at a time, each 50 ms, would be 4,000 in a second"
 
 
 async def test_a_listener_that_fails_does_not_affect_others(
