@@ -115,6 +115,8 @@ class DriverWatch:
             try:
                 found = await ask_in_thread(functools.partial(self._look, asked))
             except Exception as failed:  # noqa: BLE001 - whatever a cluster raises, it is no answer
+                if not self._watched:  # nothing would tell that the cluster is back
+                    return
                 lacks = not isinstance(failed, ClusterSilentError)
                 asked_at -= SILENT_S * lacks  # this will not pass by itself, so others are told at once
                 if self._silence.failed(str(failed), asked_at=asked_at, now=_now()):

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from fake_cluster import GROUP, TAG, FakeCluster
 from queries_bench import A0, ORDER, masked
+from turned_clock import CLOCK
 from waiting import eventually
 
 from airflow_provider.spark.connect.handle import QueryHandle
+from airflow_provider.spark.connect.query_watch.silence import SILENT_S
 from airflow_provider.spark.connect.server import ConnectSettings
 from airflow_provider.spark.runner import (
     QueryAdopted,
@@ -28,7 +30,7 @@ from airflow_provider.spark.runner import (
 )
 from airflow_provider.spark.runners.detached_queries import SILENT, DetachedQueries
 from airflow_provider.spark.runners.watches import handle_of
-from airflow_provider.spark.submit.detached import Cluster, Driver, DriverState
+from airflow_provider.spark.submit.detached import Cluster, ClusterSilentError, Driver, DriverState
 from airflow_provider.spark.submit.driver_handle import DriverHandle, tag_of
 from airflow_provider.spark.submit.yarn import NoYarnError
 
@@ -239,6 +241,27 @@ async def test_a_late_answer_about_the_driver_before_says_nothing_of_the_next_on
     answers.set()
     await asyncio.sleep(30)
     assert bench.heard == []
+    await bench.queries.close()
+
+
+async def test_a_cluster_is_not_called_silent_when_nothing_is_watched_there_any_more() -> None:
+    bench = Bench()
+    asked, fails = threading.Event(), threading.Event()
+
+    class Hanging(FakeCluster):
+        def find(self, tag: str) -> list[Driver]:
+            asked.set()
+            fails.wait(60)
+            raise ClusterSilentError("nobody answers")
+
+    bench.cluster = Hanging(*bench.cluster.drivers.values())
+    bench.queries.watch(ORDER, HANDLE)
+    await eventually(asked.is_set)
+    bench.queries.let_go({A0})
+    CLOCK.turn(2 * SILENT_S)
+    fails.set()
+    await asyncio.sleep(30)
+    assert (bench.heard, bench.queries.condition) == ([], "")
     await bench.queries.close()
 
 
