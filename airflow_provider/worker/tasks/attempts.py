@@ -130,7 +130,10 @@ def _watched(x: Execution, run: TaskRun, handle: Any) -> TaskRun:
     it does.
     """
     run = replaced(run, handle=handle)
-    return run if is_driver(handle) else run.streaming(x.now)
+    if is_driver(handle):
+        return run
+    run = run.streaming(x.now)
+    return replaced(run, liveness=run.liveness.unseen()) if x.suspects.time.is_silent(detached=True) else run
 
 
 # ---- earlier queries

@@ -377,6 +377,7 @@ def _look_at_spark(x: Execution, event: ServersSilent | SparkEnded) -> None:
         x.suspects.spark_ended(x.runs, event, now_ms=x.now)
     else:
         x.suspects.time.servers_are(silent=event.silent, detached=event.detached, now_ms=x.now)
+        stalls.on_servers(x, event)
 
 
 def _look_at_clock(x: Execution) -> Iterable[TaskId]:

@@ -11,7 +11,7 @@ from dataclasses import fields
 
 from airflow_provider.spark.local.job_counts import JobCounts
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
-from airflow_provider.spark.runner import TaskProgressed
+from airflow_provider.spark.runner import ServersSilent, TaskProgressed
 from airflow_provider.state.records import SparkWork, StreamProgress, TaskState
 from airflow_provider.state.records.times import span
 from airflow_provider.values.model import TaskId
@@ -19,6 +19,7 @@ from airflow_provider.values.replacing import replaced
 from airflow_provider.worker.tasks.attempts import on_time_over
 from airflow_provider.worker.tasks.commands import Inform, WriteProgress
 from airflow_provider.worker.tasks.events import TimerFired
+from airflow_provider.worker.tasks.runs.run_state import RunState
 from airflow_provider.worker.tasks.runs.runs import TaskRun
 from airflow_provider.worker.tasks.runs.stream_health import forgiven
 from airflow_provider.worker.tasks.state import Execution
@@ -38,6 +39,17 @@ def on_timer(x: Execution, task: TaskId, event: TimerFired) -> None:
     far = f"; its last batch: {run.progress.in_words()}" if isinstance(run.progress, StreamProgress) else ""
     why = f"no batch has ended for {span(x.wall - since_ms)}, and {span(expected_ms)} were expected at most{far}"
     x.warn_of(run, "is stalled", "are stalled", why)
+
+
+def on_servers(x: Execution, event: ServersSilent) -> None:
+    """While their server is silent, nobody sees whether streams move. They may have moved, and are looked at first when
+    it answers again.
+    """
+    for task in x.runs.active:
+        run = x.runs[task]
+        moves = run.state is RunState.STARTED and run.liveness.moved_ms is not None
+        if moves and run.detached is event.detached:
+            x.keep(replaced(run, liveness=run.liveness.unseen() if event.silent else run.liveness.begun(x.now)))
 
 
 def on_progressed(x: Execution, task: TaskId, event: TaskProgressed) -> None:

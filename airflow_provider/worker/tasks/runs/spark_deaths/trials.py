@@ -56,6 +56,9 @@ class TrialTime:
             self._silent.remove(detached)
             self._heard_again_ms[detached] = now_ms
 
+    def is_silent(self, *, detached: bool) -> bool:
+        return detached in self._silent
+
     def spark_ended(self, runs: Mapping[TaskId, TaskRun], tasks: Tasks) -> None:
         """Spark has ended under these attempts."""
         lost = {task: began_ms for task in tasks & runs.keys() if (began_ms := runs[task].began_ms) is not None}
@@ -74,7 +77,7 @@ class TrialTime:
 
         :param now_ms: the monotonic clock
         """
-        if run.began_ms is None or run.detached in self._silent:
+        if run.began_ms is None or self.is_silent(detached=run.detached):
             return 0
         since_ms = max(run.began_ms, run.adopted_ms or 0, self._heard_again_ms[run.detached])
         return max(0, now_ms - _begins_ms(run, since_ms, self._calm_since_ms))

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from execution_script import OTHER, Script, words, written
+from execution_script import A1, OTHER, Script, words, written
 from executor_bench import A0, ME, Bench, bench
 from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.spark.local.streaming.query_progress import QueryMoves, QueryProgress
-from airflow_provider.spark.runner import QueryAdopted, QueryStarted, QueryUnreachable, TaskProgressed
+from airflow_provider.spark.runner import QueryAdopted, QueryStarted, QueryUnreachable, ServersSilent, TaskProgressed
 from airflow_provider.state.metrics.declared import STALLED
 from airflow_provider.state.metrics.event_counts import Course
 from airflow_provider.state.metrics.gauges import gauges
@@ -174,6 +174,44 @@ def test_a_query_that_cannot_be_asked_says_why_it_waits_and_not_that_it_is_stall
     found = written(script.feed(QueryAdopted, task=A0, handle=HANDLE), TaskState.RUNNING)
     assert found.stalled_since_ms is None
     assert written(script.wait(FIRST_LOOK_MS), TaskState.RUNNING).stalled_since_ms is not None, "since batch 7"
+
+
+def silence(script: Script, *, silent: bool) -> None:
+    script.feed(ServersSilent, silent=silent, detached=True)
+
+
+def test_a_stream_is_not_stalled_while_its_server_is_silent_and_is_looked_at_first_when_it_answers() -> None:
+    script = running_there()
+    script.wait(100_000)
+    silence(script, silent=True)
+    assert words(script.wait(200_000)) == []
+    silence(script, silent=False)
+    script.wait(FIRST_LOOK_MS - 1)
+    assert record(script).stalled_since_ms is None
+    assert written(script.wait(1), TaskState.RUNNING).stalled_since_ms is not None, "since batch 7"
+
+
+def test_one_that_is_adopted_meanwhile_is_not_stalled_either_until_it_is_seen() -> None:
+    script = running_there()
+    silence(script, silent=True)
+    watched_since(script, record(script))
+    assert words(script.wait(200_000)) == []
+    script.feed(TaskProgressed, task=A0, progress=QueryMoves())
+    assert written(script.wait(120_000), TaskState.RUNNING).stalled_since_ms is not None, "another server is silent"
+
+
+def test_what_is_attached_or_no_stream_is_not_touched_by_it() -> None:
+    script = Script(kind=TaskKind.STREAMING, stall_after_ms=120_000)
+    script.give(A0, A1)
+    script.begin(A0)
+    script.begin(A1)
+    script.feed(QueryStarted, task=A0, query_id="q")
+    silence(script, silent=True)
+    script.wait(119_999)
+    assert record(script).stalled_since_ms is None
+    assert written(script.wait(1), TaskState.RUNNING).stalled_since_ms is not None
+    silence(script, silent=False)
+    assert script.execution.runs[A1].liveness == Liveness()
 
 
 # ---- in a worker
