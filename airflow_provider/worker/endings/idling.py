@@ -40,13 +40,17 @@ class Idling:
         return None if self._since_ms is None else wall_ms() - (now_ms() - self._since_ms)
 
     def go_on(self, since_wall_ms: int, reason: str | None, tasks: Iterable[TaskStatus]) -> None:
-        """Continue the wait of another process, which has already logged the reason. If a task has ended since, there
-        was work meanwhile that the other process has not seen: the wait counts from that end.
-        """
+        """Continue the wait of another process, which has already logged the reason."""
         if reason is not None:
-            ended_ms = max((task.finished_at_ms or 0 for task in tasks), default=0)
-            self._since_ms = now_ms() - max(0, wall_ms() - max(since_wall_ms, ended_ms))
+            self._since_ms = now_ms() - max(0, wall_ms() - since_wall_ms)
             self._said, self._said_at_ms = reason, now_ms()
+            self.count_from_last_end(tasks)
+
+    def count_from_last_end(self, tasks: Iterable[TaskStatus]) -> None:
+        """If a task has ended since the wait began, there was work meanwhile that was not seen."""
+        if self._since_ms is not None:
+            ended_ms = max((task.finished_at_ms or 0 for task in tasks), default=0)
+            self._since_ms = max(self._since_ms, now_ms() - max(0, wall_ms() - ended_ms))
 
     def overdue(self, reason: str | None) -> str | None:
         """Why the worker gives up, if it has waited long enough.

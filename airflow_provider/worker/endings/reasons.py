@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 
+from airflow_provider.kafka.topics.errors import PassingError, TopicError
 from airflow_provider.kafka.topics.topic_writer import GroupTopics
 from airflow_provider.state.records import ControlRecord
 from airflow_provider.state.views.task_progress.progress import group_drained, why_idle
 from airflow_provider.values.model import Tasks
 from airflow_provider.worker.endings.idling import Idling
 from airflow_provider.worker.settings import Until, WorkerSettings
+
+_CATCH_UP_AGAIN_S: Final = 5.0
 
 
 class ReasonsToEnd:
@@ -27,6 +32,8 @@ class ReasonsToEnd:
         self._until = settings.until
         self._topics = topics
         self._idling = Idling(settings, look_again)
+        self._look_again = look_again
+        self._catching_up: asyncio.Task[None] | None = None
 
     @property
     def wish(self) -> ControlRecord | None:
@@ -41,11 +48,21 @@ class ReasonsToEnd:
         return self._until is Until.DRAINED and group_drained(topics.jobs, topics.status.tasks, since=self.began_at)
 
     def waited_too_long(self, running: Tasks) -> str | None:
-        """Why the worker gives up waiting for something to run; None: it does not.
+        """Why the worker gives up waiting for something to run; None: it does not. It first reads what came meanwhile:
+        its process may have been suspended or cut off.
 
         :param running: the tasks that run here
         """
-        return self._idling.overdue(None if running else self._why_idle())
+        error = self._idling.overdue(None if running else self._why_idle())
+        if error is None:
+            self._stop_catching_up()
+        elif self._catching_up is None:
+            self._catching_up = asyncio.ensure_future(self._catch_up())
+            self._catching_up.add_done_callback(lambda _: self._look_again())
+        elif self._catching_up.done():
+            self._catching_up.result()
+            return error
+        return None
 
     @property
     def waits_since_ms(self) -> int | None:
@@ -62,6 +79,25 @@ class ReasonsToEnd:
 
     def close(self) -> None:
         self._idling.close()
+        self._stop_catching_up()
+
+    async def _catch_up(self) -> None:
+        """Until nothing more can be read."""
+        while True:
+            try:
+                await self._topics.catch_up()
+            except PassingError:
+                await asyncio.sleep(_CATCH_UP_AGAIN_S)
+                continue
+            except TopicError:
+                return
+            self._idling.count_from_last_end(self._topics.status.tasks.values())
+            return
+
+    def _stop_catching_up(self) -> None:
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            self._catching_up = None
 
     def _why_idle(self) -> str | None:
         return why_idle(self._topics.jobs, self._topics.status.tasks)

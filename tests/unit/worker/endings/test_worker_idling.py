@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from rich.console import Console
@@ -13,6 +15,7 @@ from worker_life import A0, LONG, ME, Life
 from airflow_provider.assignment.model import LeaveReason
 from airflow_provider.cli.group_commands.status import render
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.topics.errors import BrokerAwayError
 from airflow_provider.state.records import TaskKind, TaskState, WorkerPhase
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.status_view import StatusSnapshot
@@ -117,6 +120,68 @@ async def test_what_others_have_run_meanwhile_counts_though_it_was_not_told() ->
     idling.go_on(wall_ms() - 3_600_000, "has nothing left to run", statuses)
     assert idling.overdue("has nothing left to run") is None
     idling.close()
+
+
+class Behind(Life):
+    """A worker that has not read what was written while its process was suspended."""
+
+    def __init__(self) -> None:
+        super().__init__(idle_timeout_ms=5_000, member=LONG)
+        self.caught_up_at: list[int] = []
+
+    async def begins(self, came: Callable[[], Awaitable[None]]) -> None:
+        """:param came: writes what it has not read"""
+        self.begin()
+        await time_passes(1)
+        catch_up = self.topics.catch_up
+
+        async def late(*, timeout_s: float | None = None) -> None:
+            self.caught_up_at.append(now_ms())
+            self.topics.catch_up = catch_up  # type: ignore[method-assign]
+            try:
+                await came()
+            finally:
+                self.topics.catch_up = late  # type: ignore[method-assign]
+
+        self.topics.catch_up = late  # type: ignore[method-assign]
+
+
+async def test_it_does_not_give_up_before_it_has_read_what_came_while_it_was_suspended() -> None:
+    life = Behind()
+    await life.begins(lambda: life.submit(tasks=1, kind=TaskKind.STREAMING))
+    await time_passes(60)
+    assert not life.ended
+    await life.runs(A0)
+    await life.cancel()
+
+
+async def test_what_others_have_run_meanwhile_counts_for_one_that_was_suspended() -> None:
+    life = Behind()
+    known = status_snapshot(jobs_snapshot(job(), tasks=1), "job", TaskState.FINISHED)
+
+    async def ended_elsewhere() -> None:
+        if len(life.caught_up_at) == 1:
+            for ended in known.tasks.values():
+                await life.topics.publish_task(replaced(ended, finished_at_ms=wall_ms() - 2_000))
+
+    await life.begins(ended_elsewhere)
+    assert (await life.outcome()).ending is Ending.IDLE
+    first, second = life.caught_up_at
+    assert 2_900 <= second - first <= 3_100
+
+
+async def test_it_does_not_give_up_while_no_broker_answers() -> None:
+    life = Behind()
+
+    async def away() -> None:
+        if len(life.caught_up_at) < 10:
+            raise BrokerAwayError("nowhere:9", "looking", "")
+
+    await life.begins(away)
+    await time_passes(30)
+    assert not life.ended
+    assert (await life.outcome()).ending is Ending.IDLE
+    assert len(life.caught_up_at) == 10
 
 
 def test_what_a_deferred_worker_lives_by_has_the_limit() -> None:
