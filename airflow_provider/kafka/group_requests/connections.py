@@ -248,8 +248,10 @@ class Connections:
             opening = asyncio.ensure_future(self._open_shared(address))
             self._opening[address] = opening
             opening.add_done_callback(lambda done: self._opened(address, done))
-        # Shielded, so that a caller that gives up does not cancel it for the others.
-        return await asyncio.shield(opening)
+        await asyncio.wait([opening])  # a caller that gives up does not cancel it for the others
+        if opening.cancelled():
+            raise TransportError(f"cannot connect to {address}: the connection was closed", fault=Fault.CONNECTION)
+        return opening.result()
 
     def _is_connected(self, address: Address) -> bool:
         connection = self._shared.get(address)

@@ -118,6 +118,19 @@ async def test_a_request_on_the_connection_that_all_share_is_not_waited_for_with
         assert failed.value.fault is Fault.TIMEOUT
 
 
+async def test_only_who_gives_up_is_cancelled_and_not_who_waits_for_the_same_connection() -> None:
+    async with Silent().listening() as silent, connections_to(silent) as connections:
+        gives_up, waits = [asyncio.ensure_future(connections.ask(NODE, object())) for _ in range(2)]
+        await eventually(lambda: silent.accepted == 1)
+        gives_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gives_up
+        await connections.close()
+        with pytest.raises(TransportError, match="the connection was closed") as failed:
+            await waits
+        assert failed.value.retriable
+
+
 async def test_connections_to_one_broker_share_what_versions_it_knows() -> None:
     async with Greeting().listening() as broker, connections_to(broker) as connections:
         address = Address("127.0.0.1", broker.port)
