@@ -13,8 +13,10 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -171,6 +173,39 @@ class TestRights:
                 self._allow(guarded, names.jobs, "WRITE")
                 await self._once_allowed(lambda: topics.publish_plan(PLAN))
                 await topics.wait_for(lambda jobs, _: "flights" in jobs.plans, timeout_s=DEADLINE_S)
+
+    async def test_a_right_that_is_given_back_is_noticed_though_nothing_is_written(
+        self, guarded: LocalBroker, group_id: str
+    ) -> None:
+        admin, alice = self._as(guarded, "admin"), self._as(guarded, "alice")
+        names = TopicNames.of(group_id)
+        async with GroupTopics(admin, group_id, WORKER) as theirs:
+            await theirs.submit(JOB)
+            for topic in names.all:
+                self._allow(guarded, topic, "DESCRIBE", "READ")
+            await self._once_allowed(lambda: _opened(alice, group_id))
+            async with GroupTopics(alice, group_id) as topics:
+                await topics.catch_up()
+                self._take_away(guarded, names.jobs, "READ")
+                await eventually(lambda: isinstance(topics.problem, TopicRightsError))
+                self._allow(guarded, names.jobs, "READ")
+                await eventually(lambda: topics.problem is None)
+                await topics.catch_up()
+
+    @staticmethod
+    def _take_away(broker: LocalBroker, topic: str, operation: str) -> None:
+        these = AclBindingFilter(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            "User:alice",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        admin = AdminClient(TestRights._as(broker, "admin").librdkafka())
+        for done in admin.delete_acls([these]).values():
+            done.result(DEADLINE_S)
 
     @staticmethod
     async def _once_allowed(act: Callable[[], Awaitable[None]]) -> None:

@@ -365,11 +365,12 @@ class TopicReader:
             self._doubtful.setdefault(topic, time.monotonic())
 
     def _probe(self) -> None:
-        """If there is doubt, ask whether brokers are there and know the topics: if they are back and nothing is
-        written, nothing else would show it.
+        """If there is doubt, ask whether brokers are there and know the topics, and begin to read again what can't be
+        read: if they are back and nothing is written, nothing else would show it.
         """
         now = time.monotonic()
-        if not (self._outage.away or self._down or self._doubtful) or now < self._probe_at:
+        failing = {topic for topic, _ in self._failing} & self._sinks.keys()
+        if not (self._outage.away or self._down or self._doubtful or failing) or now < self._probe_at:
             return
         self._probe_at = now + _PROBE_INTERVAL_S
         try:
@@ -386,6 +387,13 @@ class TopicReader:
         for topic, since in self._doubtful.items():
             if now - since >= _MISSING_S:
                 self._fail(topic, NoTopicError(topic), KafkaError.UNKNOWN_TOPIC_OR_PART)
+        self._tell_of_end(failing - self._doubtful.keys())
+
+    def _tell_of_end(self, topics: Collection[str]) -> None:
+        """Go on where they were. Of an end that has not moved, librdkafka only tells again after a new assignment."""
+        if topics:
+            self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in topics])
+            self._begin(topics)
 
     def _compare(self, cluster: str | None) -> None:
         """Read all topics again if the cluster's id has changed: then the brokers have lost their data."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -14,7 +15,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from waiting import eventually
 
 from airflow_provider.kafka.topics import reader as module
-from airflow_provider.kafka.topics.errors import ReaderFaultError, TopicError
+from airflow_provider.kafka.topics.errors import NoTopicError, ReaderFaultError, TopicError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.reader import Record, TopicReader
 
@@ -44,12 +45,19 @@ class Message:
 
 
 class Broker:
-    """The topics, and what goes wrong with each consumer."""
+    """The topics, and what goes wrong with each consumer.
+
+    :ivar refused: the topics that can't be read, and the code of the error
+    """
 
     def __init__(self) -> None:
         self.topics: dict[str, list[bytes | None]] = {}
         self.consumers: list[Consumer] = []
         self.faults: deque[Exception | KafkaError] = deque()
+        self.refused: dict[str, int] = {}
+
+    def error_of(self, topic: str) -> KafkaError | None:
+        return KafkaError(self.refused[topic]) if topic in self.refused else None
 
     def consumer(self, _kind: object, _config: object) -> Consumer:
         consumer = Consumer(self)
@@ -63,18 +71,23 @@ class Consumer:
         self.begun: dict[str, int] = {}
         self._at: dict[str, int] = {}
         self._ended: set[str] = set()
+        self._told: dict[str, int] = {}
         self.closed = False
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             self.begun[partition.topic] = self._at[partition.topic] = partition.offset
+            self._ended.discard(partition.topic)
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             del self._at[partition.topic]
 
     def list_topics(self, _topic: str, timeout: float) -> Any:
-        return type("Metadata", (), {"cluster_id": "c"})
+        return SimpleNamespace(
+            cluster_id="c",
+            topics={topic: SimpleNamespace(error=self._broker.error_of(topic)) for topic in self._broker.topics},
+        )
 
     def poll(self, _timeout: float) -> Message | None:
         if self._broker.faults and self._at:
@@ -83,6 +96,12 @@ class Consumer:
                 return Message(None, 0, None, fault)
             raise fault
         for topic, at in self._at.items():
+            code = self._broker.refused.get(topic)
+            if code is not None:
+                if self._told.get(topic) != code:
+                    self._told[topic] = code
+                    return Message(topic, at, None, KafkaError(code))
+                continue
             values = self._broker.topics.get(topic, [])
             if at < len(values):
                 self._at[topic] += 1
@@ -132,6 +151,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(module, "make_client", broker.consumer)
     monkeypatch.setattr(module, "_POLL_S", 0.001)
     monkeypatch.setattr(module, "_FIRST_REST_S", 0.001)
+    monkeypatch.setattr(module, "_PROBE_INTERVAL_S", 0.01)
+    monkeypatch.setattr(module, "_MISSING_S", 0.01)
     return broker
 
 
@@ -231,3 +252,24 @@ async def test_faults_between_which_something_was_read_do_not_add_up(broker: Bro
     await eventually(lambda: len(sink.ends) == 2 * module._MOST_FAULTS, "it still is")
     assert sink.offsets == [0]
     assert not any(isinstance(problem, ReaderFaultError) for problem in sink.problems)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRightsError), (KafkaError.UNKNOWN_TOPIC_OR_PART, NoTopicError)],
+)
+async def test_a_topic_that_can_be_read_again_says_so_though_nothing_is_written(
+    code: int, kind: type[TopicError], broker: Broker, reader: TopicReader
+) -> None:
+    broker.topics = {"a.jobs": [b"0", b"1"], "b.jobs": []}
+    sink, other = Sink(), Sink()
+    reader.follow({"a.jobs": sink, "b.jobs": other})
+    await eventually(lambda: sink.ends == [2] and other.ends == [0], "they are read")
+    broker.refused["a.jobs"] = code
+    await eventually(lambda: sink.problems, "it says so")
+    assert isinstance(sink.problems[0], kind)
+    assert sink.ends == [2]
+    del broker.refused["a.jobs"]
+    await eventually(lambda: sink.ends == [2, 2], "its end is told again")
+    assert sink.offsets == [0, 1]
+    assert (other.ends, other.problems) == ([0], [])
