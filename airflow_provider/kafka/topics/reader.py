@@ -370,7 +370,8 @@ class TopicReader:
         """
         now = time.monotonic()
         failing = {topic for topic, _ in self._failing} & self._sinks.keys()
-        if not (self._outage.away or self._down or self._doubtful or failing) or now < self._probe_at:
+        trouble = self._outage.away or self._outage.refusal is not None or self._down
+        if not (trouble or self._doubtful or failing) or now < self._probe_at:
             return
         self._probe_at = now + _PROBE_INTERVAL_S
         try:

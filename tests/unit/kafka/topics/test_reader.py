@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from waiting import eventually
 
 from airflow_provider.kafka.topics import reader as module
@@ -48,6 +48,8 @@ class Broker:
     """The topics, and what goes wrong with each consumer.
 
     :ivar refused: the topics that can't be read, and the code of the error
+    :ivar answers: whether it tells of its topics
+    :ivar asked: how often it was asked about them
     """
 
     def __init__(self) -> None:
@@ -55,6 +57,8 @@ class Broker:
         self.consumers: list[Consumer] = []
         self.faults: deque[Exception | KafkaError] = deque()
         self.refused: dict[str, int] = {}
+        self.answers = True
+        self.asked = 0
 
     def error_of(self, topic: str) -> KafkaError | None:
         return KafkaError(self.refused[topic]) if topic in self.refused else None
@@ -84,6 +88,9 @@ class Consumer:
             del self._at[partition.topic]
 
     def list_topics(self, _topic: str, timeout: float) -> Any:
+        self._broker.asked += 1
+        if not self._broker.answers:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return SimpleNamespace(
             cluster_id="c",
             topics={topic: SimpleNamespace(error=self._broker.error_of(topic)) for topic in self._broker.topics},
@@ -273,3 +280,20 @@ async def test_a_topic_that_can_be_read_again_says_so_though_nothing_is_written(
     await eventually(lambda: sink.ends == [2, 2], "its end is told again")
     assert sink.offsets == [0, 1]
     assert (other.ends, other.problems) == ([0], [])
+
+
+async def test_a_refusal_is_over_when_a_broker_answers_though_nothing_is_written(
+    broker: Broker, reader: TopicReader
+) -> None:
+    broker.topics = {"a.jobs": [b"0"]}
+    sink = Sink()
+    reader.follow({"a.jobs": sink})
+    await eventually(lambda: sink.ends == [1], "it is read")
+    broker.answers = False
+    reader._outage.refused("no such user", "check sasl.username")
+    asked = broker.asked
+    await eventually(lambda: broker.asked > asked + 1, "it is asked again and again")
+    assert reader._outage.refusal is not None
+    broker.answers = True
+    await eventually(lambda: reader._outage.refusal is None, "it has answered")
+    assert sink.ends == [1]
