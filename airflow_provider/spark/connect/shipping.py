@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.local.application.scratch_folder import ScratchFolder
-from airflow_provider.spark.local.shipping import packed
-from airflow_provider.spark.local.sources import sources_of
+from airflow_provider.spark.local.shipping import PackingError, packed
+from airflow_provider.spark.local.sources import Source, sources_of
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -31,6 +31,7 @@ class Parcels:
         self._path = threading.Lock()
         self._folder: ScratchFolder | None = None
         self._archives: dict[str, Path | None] = {}
+        """By name; None: it can't be packed."""
         self._found: dict[str, list[Path]] = {}
         """By module. To look takes tenths of a second: too long for each of a thousand tasks, which would wait for each
         other."""
@@ -64,18 +65,22 @@ class Parcels:
 
     def _of(self, module: str) -> list[Path]:
         with self._lock:
-            if module not in self._found:
-                self._found[module] = self._look_for(module)
-            return self._found[module]
+            found = self._found.get(module)
+            if found is None:
+                sources = list(sources_of(module))
+                self._pack(sources)
+                found = [archive for source in sources if (archive := self._archives.get(source.name)) is not None]
+                if all(source.name in self._archives for source in sources):
+                    self._found[module] = found
+            return found
 
-    def _look_for(self, module: str) -> list[Path]:
+    def _pack(self, sources: Iterable[Source]) -> None:
         if self._folder is None:
             self._folder = ScratchFolder()
-        sources = list(sources_of(module))
         for source in sources:
             if source.name not in self._archives:
-                self._archives[source.name] = packed(source, self._folder.path)
-        return [archive for source in sources if (archive := self._archives[source.name]) is not None]
+                with contextlib.suppress(PackingError):
+                    self._archives[source.name] = packed(source, self._folder.path)
 
 
 def _send(session: SparkSession, archives: Iterable[str]) -> None:

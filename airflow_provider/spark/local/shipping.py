@@ -31,6 +31,10 @@ class ExecutorImportError(Exception):
     """A function of a task needs a module that the executors do not have; the message says what to install where."""
 
 
+class PackingError(Exception):
+    """A module can't be packed at present. Another try may help."""
+
+
 class Shipment:
     """Sends modules to the executors of one application. Any thread may call it.
 
@@ -48,11 +52,16 @@ class Shipment:
         with self._lock:
             if module in self._jobs:
                 return
+            lacking = False
             for source in sources_of(module):
                 if source.name not in self._sources:
-                    self._send(context, source)
-                    self._sources.add(source.name)
-            if module in sys.modules:  # before, it may still come, and its import may add to the path
+                    try:
+                        self._send(context, source)
+                        self._sources.add(source.name)
+                    except PackingError:
+                        lacking = True
+            # Before it is imported, it may still come, and its import may add to the path.
+            if module in sys.modules and not lacking:
                 self._jobs.add(module)
 
     def _send(self, context: SparkContext, source: Source) -> None:
@@ -65,12 +74,18 @@ class Shipment:
 
 
 def packed(source: Source, folder: Path) -> Path | None:
-    """Make an archive of it in ``folder``; None, with a warning, if this is not possible."""
+    """Make an archive of it in ``folder``; None, with a warning, if this is not possible.
+
+    :raises PackingError: after a warning, if this is not possible at present
+    """
     try:
         obstacle = source.obstacle
         archive = None if obstacle else _archive(source, folder)
-    except OSError as error:  # the job may not need it there
+    except PermissionError as error:  # the job may not need it there
         obstacle, archive = str(error), None
+    except OSError as error:
+        log.warning("%s is not sent to the executors yet: %s; the next task tries it again", source.name, error)
+        raise PackingError(source.name) from error
     if archive is None:
         log.warning("%s is not sent to the executors: %s. %s", source.name, obstacle, _advice(source.name))
     return archive

@@ -14,6 +14,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.spark.connect import shipping
 from airflow_provider.spark.connect.shipping import Parcels
+from airflow_provider.spark.local import shipping as local_shipping
 from airflow_provider.spark.local.sources import Source, sources_of
 
 HELP = "parcel_help"
@@ -69,6 +70,25 @@ def test_what_the_tasks_of_a_job_import_is_looked_for_once(
         send(parcels, session, "parcel_job")
     assert [session.sent for session in sessions] == [{"airflow_provider", "parcel_job", HELP}] * 3
     assert looks == ["parcel_job"]
+    parcels.close()
+
+
+def test_what_cannot_be_packed_for_a_moment_is_sent_to_the_next_session(
+    looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_source: object, _folder: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    parcels, sessions = Parcels(), [Session() for _ in range(3)]
+    with monkeypatch.context() as for_a_moment:
+        for_a_moment.setattr(local_shipping, "_archive", full)
+        send(parcels, sessions[0])
+    for session in sessions[1:]:
+        send(parcels, session)
+    assert sessions[0].sent == set()
+    assert {"airflow_provider", __name__} <= sessions[1].sent
+    assert sessions[2].sent == sessions[1].sent
+    assert looks == [__name__] * 2
     parcels.close()
 
 

@@ -184,6 +184,25 @@ def test_what_cannot_be_read_is_said_and_fails_nothing(
     assert "shipped_job is not sent to the executors: [Errno 13] Permission denied: 'secret.csv'" in caplog.text
 
 
+def test_what_cannot_be_read_for_a_moment_is_sent_with_the_next_task(
+    dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def too_many(_source: object, _folder: Path) -> Path:
+        raise OSError(24, "Too many open files", "shipped_passing.py")
+
+    write(dags, shipped_passing="")
+    importlib.import_module("shipped_passing")
+    sent, shipment = Sent(monkeypatch), Shipment(tmp_path)
+    with monkeypatch.context() as for_a_moment:
+        for_a_moment.setattr(shipping, "_archive", too_many)
+        sent.ship(shipment, "shipped_passing")
+    assert sent.names == []
+    assert "shipped_passing is not sent to the executors yet: [Errno 24] Too many open files" in caplog.text
+    for _ in range(2):
+        sent.ship(shipment, "shipped_passing")
+    assert sent.names == ["shipped_passing", "airflow_provider"]
+
+
 def test_what_executors_lack_is_named_with_what_to_install() -> None:
     lost = RuntimeError(f"An exception was thrown from the Python worker:\n{MISSING} 'pytest.x'")
     plain = explain_missing(lost, "spark://there:7077")
