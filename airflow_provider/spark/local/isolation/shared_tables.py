@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import logging
 import threading
 import time
@@ -43,6 +44,7 @@ class SharedTables:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: dict[str, _Table] = {}
+        self._numbers = itertools.count()
 
     def get(
         self, user: object, spark: SparkSession, name: str, make: Callable[[], DataFrame], waits: Callable[[], None]
@@ -86,8 +88,9 @@ class SharedTables:
             table = self._tables.get(name)
             mine = table is None
             if table is None:
-                view = f"cospark_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-                table = self._tables[name] = _Table(view)
+                digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+                # Not the view of a former table of this name, which may be about to be dropped.
+                table = self._tables[name] = _Table(f"cospark_{digest}_{next(self._numbers)}")
             table.users.add(user)
             return table, mine
 

@@ -77,6 +77,32 @@ def test_a_table_is_made_once_for_all_and_dropped_when_nobody_has_used_it_for_a_
     assert made == [1, 1]
 
 
+def test_a_table_that_is_dropped_late_leaves_the_next_one_of_its_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_tables, "KEEP_S", 0.0)
+    tables, views = SharedTables(), set[str]()
+    spark: Any = Data()
+
+    class Viewed(Data):
+        def createOrReplaceGlobalTempView(self, view: str) -> None:  # noqa: N802
+            views.add(view)
+
+        def dropGlobalTempView(self, view: str) -> None:  # noqa: N802
+            views.remove(view)
+
+    class Late(Viewed):
+        def dropGlobalTempView(self, view: str) -> None:  # noqa: N802
+            tables.get("two", spark, "airports", new, _nothing)
+            super().dropGlobalTempView(view)
+
+    new: Any = Viewed
+    old: Any = Late
+    tables.get("one", spark, "airports", old, _nothing)
+    (before,) = views
+    tables.release("one")
+    (after,) = views
+    assert after != before
+
+
 def test_who_fails_to_make_a_table_leaves_it_to_the_next_and_who_is_to_stop_does_not_wait() -> None:
     tables, began, go_on = SharedTables(), threading.Event(), threading.Event()
     spark: Any = Data()
