@@ -60,8 +60,9 @@ class Checks:
             by_cost = self.rounds[-1].by_cost if self.rounds else NO_TASKS
             shares = {process.name: process.tasks.held - by_cost for process in world.members}
             slots = {process.name: process.slots for process in world.members}
+            full = {process.name for process in world.members if len(process.tasks.held & by_cost) >= process.slots}
             with_state = world.jobs.newest.stateful if world.coordinator.learns else ()
-            rest_invariants.the_spread_is_at_most_one(shares, slots, with_state)
+            rest_invariants.the_spread_is_at_most_one(shares, slots, with_state, full)
         learner_invariants.check_at_rest(world)
 
     def _latest(self, now: Round, task: TaskId) -> int:

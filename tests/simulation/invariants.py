@@ -319,12 +319,14 @@ def nothing_is_revoked_for_balance_while_a_delay_runs(now: Round) -> None:
 
 @invariant
 def only_the_surplus_moves(now: Round) -> None:
-    """No member that gives up tasks for balance is left with less than the even share of that kind. Not checked where
-    some go elsewhere after a failure: what a member gets in the next round counts already.
+    """No member that gives up tasks for balance is left with less than the even share of that kind; but what waits
+    beside tasks by cost may go elsewhere. Not checked where some go elsewhere after a failure: what a member gets in
+    the next round counts already.
     """
     if now.tried:
         return
-    for worker, given in _balancing(now).items():
+    for worker, gives in _balancing(now).items():
+        given = gives & now.running if now.owned[worker] & now.by_cost else gives
         for share in shares_of(now):
             left = share.load_of(worker, now.target[worker])
             some = [task for task in given & now.owned[worker] & now.configured - now.duplicated if share.is_of(task)]

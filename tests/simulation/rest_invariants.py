@@ -17,12 +17,15 @@ def everything_converges(*, settled: bool, within: int) -> None:
 
 
 @invariant
-def the_spread_is_at_most_one(shares: Mapping[str, Tasks], slots: Mapping[str, int], stay: Container[str] = ()) -> None:
+def the_spread_is_at_most_one(
+    shares: Mapping[str, Tasks], slots: Mapping[str, int], stay: Container[str] = (), full: Container[str] = ()
+) -> None:
     """In a group at rest, each member has the whole part of its quota, or one more: of planners, whose quotas are
     equal, and of tasks, whose quotas are in proportion to the slots. Some tasks stay where they are, by a rule of their
     own: then nothing else could make it more even.
 
     :param stay: the jobs of these tasks
+    :param full: members that have tasks by cost in all their slots: others may have their part of the other tasks
     """
     for kind, weights in ((True, dict.fromkeys(slots, 1)), (False, slots)):
         of_kind = {worker: [task for task in share if task.is_planner is kind] for worker, share in shares.items()}
@@ -31,6 +34,7 @@ def the_spread_is_at_most_one(shares: Mapping[str, Tasks], slots: Mapping[str, i
         can_give = [
             above[worker] for worker, tasks in of_kind.items() if any(kind or task.job not in stay for task in tasks)
         ]
-        if max(can_give, default=0) - min(above.values(), default=0) > 1:
+        can_take = [each for worker, each in above.items() if kind or worker not in full]
+        if max(can_give, default=0) - min(can_take, default=0) > 1:
             counts = {worker: len(tasks) for worker, tasks in of_kind.items()}
             raise Broken(f"{'planners' if kind else 'tasks'}: {counts} with {dict(weights)}")

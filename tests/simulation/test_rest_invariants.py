@@ -32,3 +32,10 @@ def test_streams_that_stay_may_leave_a_worker_with_too_few_tasks() -> None:
 def test_what_could_move_does() -> None:
     with pytest.raises(BrokenError, match=r"tasks: .*'w1': 4, 'w2': 2"):
         the_spread_is_at_most_one(shares(2, 2, 1, 1, 1, batch={"w1": 2}), SLOTS, {"stream"})
+
+
+def test_a_worker_full_of_other_tasks_leaves_its_part_to_others() -> None:
+    without_w2 = shares(4, 0, 1, 1, 1, batch={})
+    the_spread_is_at_most_one(without_w2, SLOTS, full={"w2"})
+    with pytest.raises(BrokenError, match=r"tasks: .*'w2': 0"):
+        the_spread_is_at_most_one(without_w2, SLOTS)
