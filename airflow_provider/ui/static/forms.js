@@ -114,23 +114,45 @@ function settingsPart(conf) {
 
 const hint = (field) => [field.about, field.default === null ? "" : `default: ${JSON.stringify(field.default)}`].filter(Boolean).join("; ");
 
-// Empty fields are not sent, so that the job's own defaults apply.
-function inputOf({ name, kind, required, choices }, value) {
+// Empty fields are not sent, so that the job's own defaults apply. A value that nobody changes stays as it is, also if
+// its field can't hold it.
+function inputOf(field, value) {
+  const [input, read] = fieldOf(field, value);
+  const before = input.value;
+  return part(input, () => {
+    if (value !== undefined && input.value === before) return value;
+    return input.value === "" ? undefined : read();
+  });
+}
+
+// A field, and a function that reads it.
+function fieldOf({ name, kind, required, choices }, value) {
   const text = value === undefined || value === null ? "" : String(value);
-  const some = (read) => (input) => part(input, () => (input.value === "" ? undefined : read(input)));
+  const json = (input) => [input, () => JSON.parse(input.value)];
   switch (kind) {
     case "integer":
-    case "number":
-      return some((input) => input.valueAsNumber)(el("input", { type: "number", name, required, step: kind === "integer" ? 1 : "any", value: text }));
+    case "number": {
+      const input = el("input", { type: "number", name, required, step: kind === "integer" ? 1 : "any", value: text });
+      return [input, () => input.valueAsNumber];
+    }
     case "flag":
-      return some((input) => input.value === "true")(select(name, [...(required ? [] : [["", "–"]]), ["true", "yes"], ["false", "no"]], text));
+      return json(listed(name, required, [["true", "yes"], ["false", "no"]], value));
     case "choice":
-      return some((input) => JSON.parse(input.value))(select(name, [...(required ? [] : [["", "–"]]), ...choices.map((each) => [JSON.stringify(each), String(each)])], value === undefined ? "" : JSON.stringify(value)));
+      return json(listed(name, required, choices.map((each) => [JSON.stringify(each), String(each)]), value));
     case "json":
-      return some((input) => JSON.parse(input.value))(jsonInput(name, value, false, required));
-    default:
-      return some((input) => input.value)(el("input", { name, required, value: text, autocomplete: "off" }));
+      return json(jsonInput(name, value, false, required));
+    default: {
+      const input = /[\r\n]/.test(text) ? el("textarea", { name, required, rows: 3, value: text }) : el("input", { name, required, value: text, autocomplete: "off" });
+      return [input, () => input.value];
+    }
   }
+}
+
+// A list of values, also of the present one if that is none of the choices.
+function listed(name, required, choices, value) {
+  const chosen = value === undefined ? "" : JSON.stringify(value);
+  const other = chosen && !choices.some(([each]) => each === chosen) ? [[chosen, String(value)]] : [];
+  return select(name, [...(required ? [] : [["", "–"]]), ...choices, ...other], chosen);
 }
 
 function jsonInput(name, value, isObject, required = false) {

@@ -1,0 +1,87 @@
+"""The page's modules in a real browser, with answers that no group gives on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pytest
+from browser import Browser, browsing
+
+from demo.airflow import LocalAirflow
+
+_RUN: Final = """
+    const [script, done] = arguments;
+    const load = (name) => import(document.querySelector("script[src]").src.replace("main.js", name));
+    const answer = (path, body) => {
+        const real = window.fetch;
+        const given = async () => new Response(JSON.stringify(await (typeof body === "function" ? body() : body)));
+        window.fetch = (asked, ...more) => (asked.startsWith(path) ? given() : real(asked, ...more));
+    };
+    const AsyncFunction = (async () => {}).constructor;
+    new AsyncFunction("load", "answer", script)(load, answer).then(
+        (result) => done({ result }),
+        (failed) => done({ failed: failed.stack }),
+    );
+"""
+
+
+def address(**more: str) -> str:
+    return f"/cospark/?{urlencode({'conn': 'broker', 'group': 'nobodys', **more})}"
+
+
+@pytest.fixture(scope="module")
+def same_browser(airflow: LocalAirflow) -> Iterator[Browser]:
+    with browsing(airflow) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(same_browser: Browser) -> Iterator[Browser]:
+    """A browser that shows a group that is not there, and does not complain meanwhile."""
+    same_browser.open(address())
+    same_browser.complaints()
+    yield same_browser
+    assert not same_browser.complaints()
+
+
+def run(browser: Browser, script: str) -> Any:
+    """What a script returns that may ``load`` modules of the page, and say how the server is to ``answer``."""
+    told = browser.driver.execute_async_script(_RUN, script)
+    assert "failed" not in told, told
+    return told["result"]
+
+
+def test_altering_a_job_leaves_values_alone_that_nobody_has_changed(browser: Browser) -> None:
+    untouched, changed, choices = run(
+        browser,
+        """
+        const field = (name, kind, required = false) =>
+            ({ name, kind, required, choices: ["a", "b"], default: null, about: "" });
+        const fields = [
+            field("lines", "text"), field("other_lines", "text"), field("empty", "text"), field("gone", "text"),
+            field("mode", "choice"), field("other_mode", "choice", true),
+            field("flag", "flag"), field("count", "integer"),
+        ];
+        const config = {
+            lines: "one\\ntwo\\n", other_lines: "one\\ntwo", empty: "", gone: "x",
+            mode: "c", other_mode: "c",
+            flag: null, count: "many", undeclared: "",
+        };
+        const declared = { fields, unknown: "" };
+        const settings = { max_tasks: 3, retries: null, session_conf: {} };
+        answer("api/definition", { defined_at: 7, config, declared, ...settings });
+        const { alterForm } = await load("forms.js");
+        const form = await alterForm("ledger");
+        const untouched = form.body();
+        const input = (name) => form.element.querySelector(`[name=${name}]`);
+        input("other_lines").value = "one\\nthree";
+        input("gone").value = "";
+        input("other_mode").value = '"a"';
+        return [untouched, form.body(), [...input("mode").options].map((each) => each.text)];
+        """,
+    )
+    assert untouched == {"defined_at": 7, "config": {}, "session_conf": {}}
+    assert changed["config"] == {"other_lines": "one\nthree", "gone": None, "other_mode": "a"}
+    assert choices[1:] == ["a", "b", "c"], "or the present value would look like another"
