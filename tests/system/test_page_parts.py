@@ -85,3 +85,35 @@ def test_altering_a_job_leaves_values_alone_that_nobody_has_changed(browser: Bro
     assert untouched == {"defined_at": 7, "config": {}, "session_conf": {}}
     assert changed["config"] == {"other_lines": "one\nthree", "gone": None, "other_mode": "a"}
     assert choices[1:] == ["a", "b", "c"], "or the present value would look like another"
+
+
+_TIMELINE: Final = """
+    const { timelineView } = await load("views/timeline.js");
+    const { about } = await load("address.js");
+    const view = timelineView({ about, me: {} });
+    document.getElementById("page").replaceChildren(view.element);
+    const since = () => Number(new URLSearchParams(view.path().split("?")[1]).get("since"));
+    const bar = (key) => ({
+        key, worker: `w${key}`, task: `ledger:${key}`, attempt: 1, epoch: 1, end: "running",
+        started_at_ms: Date.now() - 1000 * key, ended_at_ms: null, why: "",
+    });
+    const say = (origin, changed, keys, more) =>
+        view.show({ origin, changed, bars: keys.map(bar), marks: [], dropped: 0, reading: false, ...more });
+"""
+
+
+def test_the_timeline_is_asked_for_again_when_it_is_counted_anew(browser: Browser) -> None:
+    asked = run(
+        browser,
+        f"""
+        {_TIMELINE}
+        const asked = [since()];
+        say("before the server restarted", 7, [1, 2]);
+        asked.push(since());
+        say("after it", 9, [3]);
+        asked.push(since());
+        say("after it", 9, [1, 2, 3]);
+        return [...asked, since()];
+        """,
+    )
+    assert asked == [0, 7, 0, 9]

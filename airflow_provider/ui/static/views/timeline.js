@@ -56,8 +56,11 @@ export function timelineView({ about, me }) {
     show(answer) {
       if (answer.origin !== origin) {
         bars.clear();
-        if (changed > 0) [origin, changed] = [answer.origin, 0];
         origin = answer.origin;
+        if (changed > 0) {
+          changed = 0;
+          return; // the next answer has all
+        }
       }
       for (const bar of answer.bars) bars.set(bar.key, bar);
       [marks, changed] = [answer.marks, answer.changed];
