@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 from browser import Browser, browsing
+from selenium.webdriver.common.keys import Keys
 
 from demo.airflow import LocalAirflow
 
@@ -117,3 +118,27 @@ def test_the_timeline_is_asked_for_again_when_it_is_counted_anew(browser: Browse
         """,
     )
     assert asked == [0, 7, 0, 9]
+
+
+def test_enter_opens_a_row_and_does_nothing_else(browser: Browser) -> None:
+    run(
+        browser,
+        """
+        const { el, table } = await load("dom.js");
+        const opened = [];
+        const onrow = (row) => {
+            opened.push(row);
+            const dialog = el("dialog", {}, el("button", { onclick: () => dialog.remove() }, "Close"));
+            document.body.append(dialog);
+            dialog.showModal();
+        };
+        const within = el("button", { class: "within", onclick: (event) => event.stopPropagation() }, "More");
+        const columns = [{ name: "Task", cell: (row) => [row, within] }];
+        document.getElementById("page").replaceChildren(table(columns, ["ledger:0"], { onrow }));
+        window.opened = opened;
+        """,
+    )
+    browser.find("button.within").send_keys(Keys.ENTER)
+    assert browser.run("return window.opened") == [], "the button was meant"
+    browser.find("tr.clickable").send_keys(Keys.ENTER)
+    browser.find("dialog button", "Close")

@@ -24,12 +24,19 @@ export function table(columns, rows, { empty, onrow } = {}) {
   const body = rows.map((row) =>
     el(
       "tr",
-      onrow ? { class: "clickable", tabIndex: 0, onclick: (event) => onrow(row, event), onkeydown: (event) => event.key === "Enter" && onrow(row, event) } : {},
+      onrow ? { class: "clickable", tabIndex: 0, onclick: (event) => onrow(row, event), onkeydown: (event) => enter(event) && onrow(row, event) } : {},
       columns.map((column) => el("td", { class: column.class ?? "", data: { name: column.name } }, column.cell(row))),
     ),
   );
   if (!body.length) body.push(el("tr", {}, el("td", { colSpan: columns.length, class: "muted none" }, empty ?? "nothing")));
   return el("table", {}, el("thead", {}, head), el("tbody", {}, body));
+}
+
+// Whether a key opens a row, and not something in it. It does nothing else: it would press the button that then has the focus.
+function enter(event) {
+  if (event.key !== "Enter" || event.target !== event.currentTarget) return false;
+  event.preventDefault();
+  return true;
 }
 
 const LONG_MS = 30000;
