@@ -142,3 +142,33 @@ def test_enter_opens_a_row_and_does_nothing_else(browser: Browser) -> None:
     assert browser.run("return window.opened") == [], "the button was meant"
     browser.find("tr.clickable").send_keys(Keys.ENTER)
     browser.find("dialog button", "Close")
+
+
+def test_an_action_begins_with_its_form_and_cannot_be_cancelled_under_way(browser: Browser) -> None:
+    run(
+        browser,
+        """
+        const later = (name) => new Promise((goOn) => (window[name] = goOn));
+        answer("api/definition", () => later("giveForm"));
+        answer("api/act/alter", () => later("act"));
+        const { actions } = await load("actions.js");
+        const job = { job: "ledger", counts: {}, errors: [] };
+        document.body.replaceChildren(actions.job(job, { defines: true }, { again: () => {} }));
+        """,
+    )
+    browser.click("button", "Alter")
+    browser.find("dialog .primary:disabled")
+    browser.run(
+        "window.giveForm({ defined_at: 7, config: {}, max_tasks: 3, retries: null, session_conf: {},"
+        " declared: { fields: [], unknown: '' } })"
+    )
+    browser.click("dialog .primary:enabled")
+    browser.see("Working …")
+    browser.find("dialog button:disabled", "Cancel")
+    for _ in range(3):
+        browser.find("dialog").send_keys(Keys.ESCAPE)
+    browser.find("dialog button:disabled", "Cancel")
+    browser.run("window.act({ words: 'job ledger: altered' })")
+    browser.see("job ledger: altered")
+    browser.find("dialog").send_keys(Keys.ESCAPE)
+    browser.see_no_more("dialog", "")

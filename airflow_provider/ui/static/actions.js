@@ -16,9 +16,9 @@ function button(words, { question, consequence, form, path, body, danger, again,
   async function confirm() {
     const said = el("div", { "aria-live": "assertive" });
     const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
-    const doIt = el("button", { type: "button", class: danger ? "danger" : "primary", onclick: run }, yes);
+    const doIt = el("button", { type: "button", class: danger ? "danger" : "primary", disabled: Boolean(form), onclick: run }, yes);
     const place = el("div");
-    const dialog = el("dialog", { class: "question", onclose: () => dialog.remove() }, el("h2", {}, question), el("p", { class: "muted" }, consequence), place, said, el("div", { class: "choices" }, cancel, doIt));
+    const dialog = el("dialog", { class: "question", onclose: closed }, el("h2", {}, question), el("p", { class: "muted" }, consequence), place, said, el("div", { class: "choices" }, cancel, doIt));
     document.body.append(dialog);
     dialog.showModal();
     cancel.focus();
@@ -32,12 +32,20 @@ function button(words, { question, consequence, form, path, body, danger, again,
     }
     if (asked) {
       place.replaceChildren(asked.element);
+      doIt.disabled = false;
       asked.element.addEventListener("submit", (event) => (event.preventDefault(), run()));
+    }
+
+    // Escape may close it although Cancel is disabled: a page can't always prevent that.
+    function closed() {
+      if (cancel.disabled) dialog.showModal();
+      else dialog.remove();
     }
 
     async function run() {
       if (doIt.disabled || (asked && !asked.element.reportValidity())) return;
-      doIt.disabled = true;
+      doIt.disabled = cancel.disabled = true; // what has been sent can't be taken back
+      said.replaceChildren(el("p", { class: "muted" }, "Working …"));
       try {
         const { words: done } = await act(`api/act/${path}`, { ...group(), ...body, ...asked?.body() });
         said.replaceChildren(banner("good", done));
@@ -49,6 +57,7 @@ function button(words, { question, consequence, form, path, body, danger, again,
         said.replaceChildren(banner("bad", failed.message));
         doIt.disabled = false;
       }
+      cancel.disabled = false;
     }
   }
 }
