@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from browser import Browser, browsing
 from selenium.webdriver.common.keys import Keys
+from waiting import wait_until
 
 from demo.airflow import LocalAirflow
 
@@ -99,8 +100,16 @@ _TIMELINE: Final = """
         started_at_ms: Date.now() - 1000 * key, ended_at_ms: null, why: "",
     });
     const say = (origin, changed, keys, more) =>
-        view.show({ origin, changed, bars: keys.map(bar), marks: [], dropped: 0, reading: false, ...more });
+        view.show({ origin, changed, bars: keys.map(bar), lost: {}, marks: [], dropped: 0, reading: false, ...more });
 """
+_DRAWN: Final = """
+    return globalThis.Bokeh?.documents?.flatMap((each) => each.roots()).at(-1)?.renderers[0].data_source.data.end;
+"""
+
+
+def see_ends(browser: Browser, *ends: str) -> None:
+    """Wait until the attempts are drawn with these ends."""
+    wait_until(lambda: browser.run(_DRAWN) == list(ends), what=lambda: f"{ends}: {browser.run(_DRAWN)}")
 
 
 def test_the_timeline_is_asked_for_again_when_it_is_counted_anew(browser: Browser) -> None:
@@ -118,6 +127,16 @@ def test_the_timeline_is_asked_for_again_when_it_is_counted_anew(browser: Browse
         """,
     )
     assert asked == [0, 7, 0, 9]
+
+
+def test_an_attempt_on_the_timeline_is_lost_and_runs_again(browser: Browser) -> None:
+    run(browser, f"{_TIMELINE} window.say = say;")
+    browser.run("say('start', 7, [1, 2])")
+    see_ends(browser, "running", "running")
+    browser.run("say('start', 7, [], { lost: { 1: Date.now() - 500 } })")
+    see_ends(browser, "lost", "running")
+    browser.run("say('start', 7, [])")
+    see_ends(browser, "running", "running")
 
 
 def test_enter_opens_a_row_and_does_nothing_else(browser: Browser) -> None:

@@ -120,11 +120,13 @@ class Timeline:
 
     :param changed: the highest number of a change in it
     :param attempts: those that have changed since the number that was asked for
+    :param running: all that have not ended
     :param dropped: how many older attempts are kept no more
     """
 
     changed: int
     attempts: tuple[Attempt, ...]
+    running: tuple[Attempt, ...]
     rounds: tuple[PastRound, ...]
     actions: tuple[ActionEvent, ...]
     dropped: int
@@ -176,6 +178,7 @@ class TimelineView:
         return Timeline(
             changed=self._changed,
             attempts=attempts,
+            running=tuple(self._attempts[running.key] for running in self._running.values()),
             rounds=tuple(self._rounds),
             actions=tuple(self._actions),
             dropped=self._dropped,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from airflow_provider.state.records import ActionEvent, TaskState
 from airflow_provider.state.reports.replayed_round import lesson_sentence, sentence
 from airflow_provider.state.views.jobs_view import JobsSnapshot
 from airflow_provider.state.views.presence import present
 from airflow_provider.state.views.status_view import StatusSnapshot
-from airflow_provider.state.views.timeline_view import Attempt, AttemptEnd, PastRound, Timeline
+from airflow_provider.state.views.timeline_view import Attempt, PastRound, Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """An attempt in the picture.
+    """An attempt in the picture, as the events say.
 
     :param key: identifies it, so that a browser can replace it
     """
@@ -49,6 +49,8 @@ class Picture:
     :param origin: identifies the count of changes; a browser that has another one has to start again
     :param changed: the number of the last change, with which a browser asks for later ones
     :param reading: the events are being read for the first time; there may be more
+    :param lost: when the workers of those attempts were last heard of that run by the events, but no more; by key. All
+        of them, since such an attempt has no event, and may turn out to run
     :param dropped: how many older attempts are not shown
     """
 
@@ -56,22 +58,28 @@ class Picture:
     changed: int
     reading: bool
     bars: tuple[Bar, ...]
+    lost: Mapping[int, int]
     marks: tuple[Mark, ...]
     dropped: int
 
 
 def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot, *, reading: bool) -> Picture:
-    """The timeline's changes as a browser draws them, with its lost attempts ended."""
+    """The timeline's changes as a browser draws them, and which of all attempts are lost now."""
     there = present(status)
     return Picture(
         origin=origin,
         changed=timeline.changed,
         reading=reading,
         bars=tuple(
-            _bar(_as_it_is(attempt, status, there), jobs)
+            _bar(attempt, jobs)
             for attempt in timeline.attempts
             if not attempt.task.is_planner  # takes no slot, and hardly any time
         ),
+        lost={
+            attempt.key: _heard_ms(attempt, status)
+            for attempt in timeline.running
+            if not attempt.task.is_planner and not _runs(attempt, status, there)
+        },
         marks=tuple(
             Mark(epoch=past.epoch, at_ms=past.at_ms, because=past.because, starts=past.starts, stops=past.stops)
             for past in timeline.rounds
@@ -80,17 +88,15 @@ def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusS
     )
 
 
-def _as_it_is(attempt: Attempt, status: StatusSnapshot, there: frozenset[str]) -> Attempt:
-    """The attempt with its end, if its worker was lost, so can't have written one."""
+def _runs(attempt: Attempt, status: StatusSnapshot, there: frozenset[str]) -> bool:
     last = status.tasks.get(attempt.task)
-    if attempt.end is not AttemptEnd.RUNNING:
-        return attempt
     still = last is not None and (last.state, last.attempt) == (TaskState.RUNNING, attempt.number)
-    if still and attempt.worker in there:
-        return attempt
+    return still and attempt.worker in there
+
+
+def _heard_ms(attempt: Attempt, status: StatusSnapshot) -> int:
     said = status.workers.get(attempt.worker)
-    heard_ms = max(attempt.started_at_ms, said.at_ms if said else 0)
-    return replace(attempt, end=AttemptEnd.LOST, ended_at_ms=heard_ms)
+    return max(attempt.started_at_ms, said.at_ms if said else 0)
 
 
 def _bar(attempt: Attempt, jobs: JobsSnapshot) -> Bar:

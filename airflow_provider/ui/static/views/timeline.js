@@ -31,12 +31,12 @@ export function timelineView({ about, me }) {
   const follow = el("button", { type: "button", onclick: () => picture?.followAgain() }, "Show all, and follow");
   const legend = el("p", { class: "legend" }, ENDS.map((end) => el("span", { data: { end } }, end)), el("span", { data: { end: "mark" } }, "a rebalance"), follow);
   const bars = new Map();
-  let marks = [], origin = "", changed = 0, picture, closed = false;
+  let lost = {}, marks = [], origin = "", changed = 0, picture, closed = false;
 
   async function draw() {
     await loadDrawing();
     if (closed) return;
-    const data = [[...bars.values()], marks];
+    const data = [[...bars.values()].map((bar) => (bar.key in lost ? { ...bar, end: "lost", ended_at_ms: lost[bar.key] } : bar)), marks];
     if (picture?.fits(data[0])) picture.update(...data);
     else {
       picture?.close();
@@ -63,7 +63,7 @@ export function timelineView({ about, me }) {
         }
       }
       for (const bar of answer.bars) bars.set(bar.key, bar);
-      [marks, changed] = [answer.marks, answer.changed];
+      [lost, marks, changed] = [answer.lost, answer.marks, answer.changed];
       note.replaceChildren(answer.dropped ? `${answer.dropped.toLocaleString("en")} older attempts are not shown` : bars.size ? "" : answer.reading ? "Reading the events …" : "nothing has run yet, or its records have expired");
       draw().catch((failed) => canvas.replaceChildren(banner("bad", failed.message)));
     },

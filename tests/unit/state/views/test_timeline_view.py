@@ -94,8 +94,10 @@ def test_only_what_has_changed_since() -> None:
     view = view_of(step(10, STARTED), step(11, STARTED, A1))
     known = view.timeline().changed
     assert not view.timeline(known).attempts
+    assert [attempt.task for attempt in view.timeline(known).running] == [A0, A1], "known or not"
     view.take(step(20, FINISHED, began=10))
     (changed,) = view.timeline(known).attempts
+    assert [attempt.task for attempt in view.timeline(known).running] == [A1]
     assert (changed.task, changed.end) == (A0, AttemptEnd.FINISHED)
     assert [attempt.task for attempt in view.timeline().attempts] == [A0, A1]
 
