@@ -139,6 +139,18 @@ def test_an_attempt_on_the_timeline_is_lost_and_runs_again(browser: Browser) -> 
     see_ends(browser, "running", "running")
 
 
+def test_the_timeline_is_drawn_when_what_draws_it_can_be_loaded_again(browser: Browser) -> None:
+    run(browser, f"{_TIMELINE} window.say = say;")
+    browser.offline(True)
+    browser.run("say('start', 7, [1])")
+    browser.see("bokeh.min.js could not be loaded")
+    browser.offline(False)
+    browser.run("say('start', 8, [2])")
+    see_ends(browser, "running", "running")
+    browser.see_no_more(".banner", "could not be loaded")
+    assert browser.complaints()
+
+
 def test_enter_opens_a_row_and_does_nothing_else(browser: Browser) -> None:
     run(
         browser,

@@ -13,7 +13,10 @@ const SCRIPTS = ["bokeh.min.js", "bokeh-api.min.js"];
 let loading;
 
 function loadDrawing() {
-  loading ??= SCRIPTS.reduce((before, name) => before.then(() => load(name)), Promise.resolve());
+  loading ??= SCRIPTS.reduce((before, name) => before.then(() => load(name)), Promise.resolve()).catch((failed) => {
+    loading = undefined; // the next answer tries again
+    throw failed;
+  });
   return loading;
 }
 
@@ -27,6 +30,7 @@ function load(name) {
 export function timelineView({ about, me }) {
   if (me.drawing) return { element: banner("", me.drawing), path: () => `api/epochs${about()}`, show: () => {} };
   const canvas = el("div", { class: "drawing" });
+  const problem = el("div", { "aria-live": "polite" });
   const note = el("p", { class: "muted" });
   const follow = el("button", { type: "button", onclick: () => picture?.followAgain() }, "Show all, and follow");
   const legend = el("p", { class: "legend" }, ENDS.map((end) => el("span", { data: { end } }, end)), el("span", { data: { end: "mark" } }, "a rebalance"), follow);
@@ -42,16 +46,18 @@ export function timelineView({ about, me }) {
       picture?.close();
       picture = new Picture(canvas, ...data);
     }
+    problem.replaceChildren();
   }
 
+  const redraw = () => draw().catch((failed) => problem.replaceChildren(banner("bad", failed.message)));
   const timer = setInterval(() => picture?.grow(), 1000);
   const unfollow = onTheme(() => {
     picture?.close();
     picture = undefined;
-    draw();
+    redraw();
   });
   return {
-    element: el("div", {}, legend, canvas, note),
+    element: el("div", {}, legend, problem, canvas, note),
     path: () => `api/timeline${about({ since: changed })}`,
     show(answer) {
       if (answer.origin !== origin) {
@@ -65,7 +71,7 @@ export function timelineView({ about, me }) {
       for (const bar of answer.bars) bars.set(bar.key, bar);
       [lost, marks, changed] = [answer.lost, answer.marks, answer.changed];
       note.replaceChildren(answer.dropped ? `${answer.dropped.toLocaleString("en")} older attempts are not shown` : bars.size ? "" : answer.reading ? "Reading the events …" : "nothing has run yet, or its records have expired");
-      draw().catch((failed) => canvas.replaceChildren(banner("bad", failed.message)));
+      redraw();
     },
     close() {
       closed = true;
