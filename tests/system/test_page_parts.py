@@ -203,3 +203,25 @@ def test_an_action_begins_with_its_form_and_cannot_be_cancelled_under_way(browse
     browser.see("job ledger: altered")
     browser.find("dialog").send_keys(Keys.ESCAPE)
     browser.see_no_more("dialog", "")
+
+
+def test_addresses_that_no_browser_can_read_leave_the_workers_shown(browser: Browser) -> None:
+    browser.open(address(dag_id="nightly", run_id="r", task_id="w1"))
+    run(
+        browser,
+        """
+        const { workersView } = await load("views/workers.js");
+        const { about } = await load("address.js");
+        const view = workersView({ about, me: {} });
+        document.getElementById("page").replaceChildren(view.element);
+        const worker = (name, spark_ui, dag) => ({
+            worker: name, spark_ui, url: `${location.origin}/dags/${dag}/runs/r/tasks/w1`,
+            state: "stable", words: "stable", running: [],
+        });
+        const odd = worker("w2", "http://1.2.3.256:4040", "%zz");
+        view.show({ workers: [worker("w1", "http://spark:4040", "nightly"), odd], levels: [] }, {});
+        """,
+    )
+    browser.find(".mine", "w1")
+    browser.see("Spark UI at spark:4040", "w2")
+    assert "256" not in browser.text

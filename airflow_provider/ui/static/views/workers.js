@@ -4,12 +4,23 @@ import { taskLink } from "../parts.js";
 import { actions } from "../actions.js";
 import { changing, clock, count, counting, number } from "../words.js";
 
+// What another program has written may be no address, or no encoded text, for this browser; then it is nothing.
+function readable(read) {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
+const hostOf = (address) => readable(() => new URL(address).host);
+
 // Whether this page is shown next to this worker's task in Airflow.
 function isMine({ url }) {
   if (!url || !address.get("task_id")) return false;
   const [, dag, run, task, map] = new URL(url).pathname.match(/\/dags\/([^/]+)\/runs\/([^/]+)\/tasks\/([^/]+)(?:\/mapped\/(\d+))?$/) ?? [];
   const shown = /^\d+$/.test(address.get("map_index")) ? address.get("map_index") : undefined;
-  return [dag, run, task].every((part, place) => part && decodeURIComponent(part) === address.get(["dag_id", "run_id", "task_id"][place])) && map === shown;
+  return [dag, run, task].every((part, place) => part && readable(() => decodeURIComponent(part)) === address.get(["dag_id", "run_id", "task_id"][place])) && map === shown;
 }
 
 const LEVELS = [
@@ -28,7 +39,7 @@ export function workersView({ about, open, me, again }) {
       cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "the leader decides which worker gets which task" }, "leads")],
     },
     { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
-    { name: "Where", cell: (worker) => [worker.where, servers(worker).map((server) => el("div", { class: "muted" }, `streams on ${server}`)), worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own UI for this worker" }, `Spark UI at ${new URL(worker.spark_ui).host}`))] },
+    { name: "Where", cell: (worker) => [worker.where, servers(worker).map((server) => el("div", { class: "muted" }, `streams on ${server}`)), hostOf(worker.spark_ui) && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own UI for this worker" }, `Spark UI at ${hostOf(worker.spark_ui)}`))] },
     { name: "Slots", class: "number", cell: (worker) => worker.slots },
     { name: "Runs", class: "wide", cell: runs },
     { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "assigned to it, waits for a slot" }, number(worker.pending)) : "") },
