@@ -225,3 +225,21 @@ def test_addresses_that_no_browser_can_read_leave_the_workers_shown(browser: Bro
     browser.find(".mine", "w1")
     browser.see("Spark UI at spark:4040", "w2")
     assert "256" not in browser.text
+
+
+def test_a_task_is_only_said_to_be_gone_when_its_group_is_known(browser: Browser) -> None:
+    run(
+        browser,
+        """
+        window.head = { reading: false, away: "no broker can be reached", problem: "", short: null };
+        answer("api/task", () => ({ head: window.head, body: null }));
+        const { openTask } = await load("views/task.js");
+        const { about } = await load("address.js");
+        openTask({ job: "ledger", index: 0 }, { about, me: {}, again: () => {} });
+        """,
+    )
+    browser.see("no broker can be reached.")
+    assert "no longer exists" not in browser.text
+    browser.run("window.head = { ...window.head, away: '', short: { wrong: ['ledger: 1 task has failed'] } }")
+    browser.see("This task no longer exists.")
+    browser.see_no_more("dialog .banner", "")

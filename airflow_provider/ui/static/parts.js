@@ -41,10 +41,14 @@ export const lagWords = (lag) => [
 export const barLegend = (bars) =>
   bars && el("p", { class: "legend", ariaLabel: "What the bars show" }, [["finished", "finished"], ["running", "running"], ["failed", "failed"], ["left", "still to run"]].map(([end, words]) => el("span", { data: { end } }, words)));
 
+// Why a group can't be read now.
+export function unreadBanners({ away, problem, short }) {
+  const why = away ? `${away}.` : problem;
+  return why ? [banner("bad", why, short ? "The page shows what was last known." : "")] : [];
+}
+
 export function headBanners(head) {
-  const banners = [];
-  if (head.away) banners.push(banner("bad", head.away + ".", head.short ? "The page shows what was last known." : ""));
-  else if (head.problem) banners.push(banner("bad", head.problem, head.short ? "The page shows what was last known." : ""));
+  const banners = unreadBanners(head);
   if (head.short?.wrong.length) banners.push(el("ul", { class: "banner warn" }, head.short.wrong.map((words) => el("li", {}, words))));
   return banners;
 }

@@ -4,7 +4,7 @@ import * as address from "../address.js";
 import { actions } from "../actions.js";
 import { Poll } from "../ask.js";
 import { badge, el, muted, table } from "../dom.js";
-import { lagWords, troubleIn } from "../parts.js";
+import { lagWords, troubleIn, unreadBanners } from "../parts.js";
 import { clock, count, counting, span } from "../words.js";
 
 const ATTEMPTS = [
@@ -21,17 +21,19 @@ export function openTask({ job, index }, { about, me, again }) {
   document.querySelector("dialog.task")?.close();
   const title = el("h2", {}, `${job}:${index}`);
   const trouble = el("div", { "aria-live": "polite" });
+  const banners = el("div", { "aria-live": "polite" });
   const body = el("div");
-  const dialog = el("dialog", { class: "task" }, el("form", { method: "dialog", class: "close" }, el("button", { ariaLabel: "Close", onclick: (event) => { event.preventDefault(); dialog.close(); } }, "✕")), title, trouble, body);
+  const dialog = el("dialog", { class: "task" }, el("form", { method: "dialog", class: "close" }, el("button", { ariaLabel: "Close", onclick: (event) => { event.preventDefault(); dialog.close(); } }, "✕")), title, trouble, banners, body);
   address.set({ task: `${job}:${index}` });
   document.body.append(dialog);
   dialog.showModal();
   const poll = new Poll(
     () => `api/task${about({ job, index })}`,
     ({ head, body: task }) => {
+      banners.replaceChildren(...unreadBanners(head));
       if (task) body.replaceChildren(...content(task));
-      else if (!head.reading) body.replaceChildren(muted("This task no longer exists."));
-      title.replaceChildren(task?.line.label ?? `${job}:${index}`);
+      else if (head.short) body.replaceChildren(muted("This task no longer exists."));
+      if (task) title.replaceChildren(task.line.label);
       return head.reading;
     },
     troubleIn(trouble),
