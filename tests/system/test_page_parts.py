@@ -243,3 +243,16 @@ def test_a_task_is_only_said_to_be_gone_when_its_group_is_known(browser: Browser
     browser.run("window.head = { ...window.head, away: '', short: { wrong: ['ledger: 1 task has failed'] } }")
     browser.see("This task no longer exists.")
     browser.see_no_more("dialog .banner", "")
+
+
+def test_times_have_two_digits_in_every_language(browser: Browser) -> None:
+    browser.driver.execute_cdp_cmd("Emulation.setLocaleOverride", {"locale": "es-ES"})
+    shown = run(
+        browser,
+        """
+        const { clock } = await load("words.js");
+        return [[0, 5, 9], [9, 5, 0], [23, 59, 59]].map((time) => clock(new Date().setHours(...time, 0)));
+        """,
+    )
+    browser.driver.execute_cdp_cmd("Emulation.setLocaleOverride", {})
+    assert shown == ["00:05:09", "09:05:00", "23:59:59"]

@@ -22,7 +22,7 @@ export function span(ms) {
 export function clock(ms) {
   if (!ms) return "";
   const at = new Date(ms), today = new Date(nowMs());
-  const time = at.toLocaleTimeString([], { hour12: false });
+  const time = at.toLocaleTimeString([], { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit" });
   return at.toDateString() === today.toDateString() ? time : `${at.toLocaleDateString("sv")} ${time}`;
 }
 
