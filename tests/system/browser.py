@@ -190,8 +190,8 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", _PHONE)
 
     def is_too_wide(self) -> bool:
-        """Whether the page scrolls sideways."""
-        return bool(self.run("return document.documentElement.scrollWidth > innerWidth"))
+        """Whether the page scrolls sideways. A phone shrinks a page that does, so that its window is as wide."""
+        return bool(self.run("const page = document.documentElement; return page.scrollWidth > page.clientWidth"))
 
     def complaints(self) -> list[str]:
         """Errors of scripts and refused requests since the last call."""
