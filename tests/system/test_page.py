@@ -289,13 +289,21 @@ def test_nothing_is_wider_than_the_screen_of_a_phone(
     group.wait_for_running("ledger", 1)
     with without_complaint(airflow) as browser:
         browser.as_phone()
-        for view in ("workers", "jobs", "tasks", "timeline", "epochs", "learners"):
+        for view, (css, words) in {
+            "workers": ("td", "ledger:0"),
+            "jobs": ("td", "jobs:"),
+            "tasks": ("td", "ledger:0"),
+            "timeline": (".drawing", ""),
+            "epochs": ("details", "epoch 1"),
+            "learners": ("td", "no task is being made ready"),
+        }.items():
             browser.open(address(group, view=view))
             browser.find(f"[data-view={view}][aria-selected=true]")
-            browser.see("epoch")
+            browser.find(css, words)
             if view == "workers":
-                browser.see("ledger:0")
                 browser.picture("page-phone")
+            if view == "timeline":
+                browser.wait_for_drawing()
             assert not browser.is_too_wide(), view
         browser.open("/cospark/")
         browser.see(group.name)
