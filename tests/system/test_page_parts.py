@@ -256,3 +256,42 @@ def test_times_have_two_digits_in_every_language(browser: Browser) -> None:
     )
     browser.driver.execute_cdp_cmd("Emulation.setLocaleOverride", {})
     assert shown == ["00:05:09", "09:05:00", "23:59:59"]
+
+
+def test_what_has_not_changed_is_not_drawn_again(browser: Browser) -> None:
+    run(
+        browser,
+        """
+        const epoch = { epoch: 1, at_ms: 1, leader: "w1", members: ["w1"], because: "w1 joined", explained: [] };
+        const line = { state: "failed", label: "ledger:0", took_ms: null, traceback: "" };
+        Object.assign(window, {
+            asked: 0,
+            epochs: { reading: false, actions: [], epochs: [epoch] },
+            task: { line, traceback: "line 1 of many", attempts: [] },
+        });
+        const head = () => ({ reading: false, away: "", problem: `problem ${++window.asked}`, short: null });
+        answer("api/epochs", () => ({ head: head(), body: window.epochs }));
+        answer("api/task", () => ({ head: head(), body: window.task }));
+        window.open_task = async () => {
+            const { openTask } = await load("views/task.js");
+            const { about } = await load("address.js");
+            openTask({ job: "ledger", index: 0 }, { about, me: {}, again: () => {} });
+        };
+        """,
+    )
+    browser.click("[data-view=epochs]")
+    browser.click("details[open] summary", "epoch 1")
+    stays_while_polled(browser, "details:not([open])")
+    browser.run("window.open_task()")
+    browser.click("dialog summary", "Traceback")
+    stays_while_polled(browser, "dialog details:not([open])")
+    browser.run("window.task.line.label = 'ledger:0 (now)'")
+    browser.see("ledger:0 (now)")
+
+
+def stays_while_polled(browser: Browser, css: str) -> None:
+    """Assert that an element is the same after some more answers."""
+    element = browser.find(css)
+    asked = browser.run("return window.asked")
+    wait_until(lambda: browser.run("return window.asked") > asked + 1, what="the page asks no more")
+    assert browser.run("return arguments[0].isConnected", element)

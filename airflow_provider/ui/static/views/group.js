@@ -43,13 +43,16 @@ export function showGroup(page, me) {
     const view = VIEWS[which][1]({ about, open, me, again: () => poll.now() });
     close = view.close;
     content.replaceChildren(view.element);
+    let shown;
     poll = new Poll(
       view.path,
       (answer) => {
         head.replaceChildren(headLine(answer.head));
         banners.replaceChildren(...headBanners(answer.head));
-        if (answer.body !== null) view.show(answer.body, answer.head);
-        else content.dataset.empty = "1";
+        const now = JSON.stringify([view.path(), answer.body, answer.head.short?.in_rounds]);
+        // To draw the same again would take the selected text and the focus away.
+        if (answer.body !== null && now !== shown) view.show(answer.body, answer.head);
+        shown = now;
         return answer.head.reading || answer.body?.reading;
       },
       troubleIn(trouble),

@@ -27,12 +27,16 @@ export function openTask({ job, index }, { about, me, again }) {
   address.set({ task: `${job}:${index}` });
   document.body.append(dialog);
   dialog.showModal();
+  let shown;
   const poll = new Poll(
     () => `api/task${about({ job, index })}`,
     ({ head, body: task }) => {
       banners.replaceChildren(...unreadBanners(head));
-      if (task) body.replaceChildren(...content(task));
-      else if (head.short) body.replaceChildren(muted("This task no longer exists."));
+      const now = JSON.stringify(task);
+      // To draw the same again would take the selected text and the place in a long one away.
+      if (task && now !== shown) body.replaceChildren(...content(task));
+      else if (!task && head.short) body.replaceChildren(muted("This task no longer exists."));
+      shown = now;
       if (task) title.replaceChildren(task.line.label);
       return head.reading;
     },
