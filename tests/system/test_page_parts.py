@@ -282,6 +282,9 @@ def test_what_has_not_changed_is_not_drawn_again(browser: Browser) -> None:
     browser.click("[data-view=epochs]")
     browser.click("details[open] summary", "epoch 1")
     stays_while_polled(browser, "details:not([open])")
+    browser.run("window.epochs.actions.push({ at_ms: 1, by: 'ann', action: 'pause', subject: 'ledger' })")
+    browser.see("pause ledger")
+    assert not browser.driver.find_elements("css selector", "details[open]"), "a user has closed it"
     browser.run("window.open_task()")
     browser.click("dialog summary", "Traceback")
     stays_while_polled(browser, "dialog details:not([open])")

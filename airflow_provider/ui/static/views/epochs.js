@@ -14,10 +14,16 @@ const ACTIONS = [
 export function epochsView({ about }) {
   const element = el("div");
   const opened = new Set();
+  let closedOne = false;
+  function toggled(epoch, open) {
+    if (open) opened.add(epoch);
+    else opened.delete(epoch);
+    closedOne ||= !open;
+  }
   const one = (epoch, newest) => {
     const details = el(
       "details",
-      { class: "epoch", open: opened.has(epoch.epoch) || (newest && !opened.size), ontoggle: () => (details.open ? opened.add(epoch.epoch) : opened.delete(epoch.epoch)) },
+      { class: "epoch", open: opened.has(epoch.epoch) || (newest && !opened.size && !closedOne), ontoggle: () => toggled(epoch.epoch, details.open) },
       el("summary", {}, el("span", { class: "strong" }, `epoch ${epoch.epoch}`), muted(clock(epoch.at_ms)), el("span", {}, epoch.because), muted(`${count(epoch.members.length, "worker")}, ${moved(epoch)}`)),
       el("p", { class: "muted" }, `decided by ${epoch.leader}; in it: ${epoch.members.slice(0, 20).join(", ")}${epoch.members.length > 20 ? ` and ${epoch.members.length - 20} more` : ""}`),
       epoch.delay_ms > 0 && el("p", {}, `The next round waits ${span(epoch.delay_ms)}.`),
