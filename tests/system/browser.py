@@ -251,6 +251,7 @@ def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options=options, service=Service(shutil.which("chromedriver") or "chromedriver"))
     driver.set_page_load_timeout(DEADLINE_S)
+    driver.set_script_timeout(DEADLINE_S)
     driver.command_executor.client_config.timeout = 2 * DEADLINE_S  # type: ignore[union-attr]
     try:
         browser = Browser(driver, airflow)
