@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import psutil
 from forked import Forked
 from left_behind import states
-from waiting import DEADLINE_S, LONGEST_SESSION_S, SLOWNESS, eventually, slow_ms
+from waiting import DEADLINE_S, LONGEST_SESSION_S, REST_MS, SLOWNESS, eventually, slow_ms
 
 from airflow_provider.cli.main import main
 from airflow_provider.group.live.classic.leading import last_round
@@ -285,6 +285,10 @@ class Fleet:
             )
 
         await self.wait_for(holds, f"balanced over {', '.join(workers)}")
+
+    async def rested(self) -> None:
+        """Wait until no round follows the last one: a task that was still stopping in a round takes another."""
+        await self.eventually(lambda: wall_ms() - self.record.at_ms > REST_MS, "no round follows")
 
     def _on_topics(self) -> None:
         record = last_round(self.topics.status)

@@ -62,6 +62,9 @@ RUN_DEADLINE_S: Final = 3 * DEADLINE_S
 TEST_LIMIT_S: Final = 4 * DEADLINE_S
 """For a whole test: it hangs, although no wait in it says so."""
 
+REST_MS: Final = 1_000
+"""For so long after a round, a group may need another one for the same reason."""
+
 LONGEST_SESSION_S: Final = 1_700.0
 """Almost the longest that a broker grants by default. No test waits for its end: whoever has it stays in its group."""
 

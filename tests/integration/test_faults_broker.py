@@ -74,6 +74,7 @@ async def test_an_outage_shorter_than_the_session_stops_nothing_and_loses_no_end
             "the short tasks run",
         )
         ended_ms = max(group.topics.status.tasks[task].started_at_ms or 0 for task in short) + 4_000
+        await group.rested()
         before, stops = group.record, await group.stops()
 
         await mortal.kill()

@@ -35,6 +35,7 @@ async def start_three(group: Fleet, network: Network) -> None:
     for worker, way in zip(("w2", "w3"), network.ways, strict=True):
         group.start(worker, "--bootstrap-servers", way.address)
     await group.balanced(*WORKERS)
+    await group.rested()
     assert all(way.connections for way in network.ways)
 
 
@@ -153,6 +154,7 @@ async def test_slow_answers_cost_no_worker_its_membership(fleet: MakeFleet, netw
         assert group.record.leader == "w2"
         group.start("w1")
         await group.balanced("w1", "w2")
+        await group.rested()
         before = group.record
 
         await asyncio.sleep(6)  # so many heartbeats

@@ -56,6 +56,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
         group.start("w2")
         await group.balanced("w1", "w2")
         assert group.record.leader == "w1"
+        await group.rested()
         for worker in ("w1", "w2"):
             before, stops = group.record, await group.stops()
             attempts = {task: group.topics.status.tasks[task].attempt for task in group.owned(worker)}

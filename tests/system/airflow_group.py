@@ -11,7 +11,7 @@ from typing import Final
 
 import psutil
 from anyio.from_thread import start_blocking_portal
-from waiting import DEADLINE_S, wait_until
+from waiting import DEADLINE_S, REST_MS, wait_until
 
 from airflow_provider.group.live.shared import shared_topics
 from airflow_provider.integration.one_shot import GroupSnapshot, act, submit_job
@@ -144,11 +144,12 @@ class Group:
         )
 
     def settled(self, tasks: int, *workers: str) -> GroupSnapshot:
-        """Wait until these workers run so many tasks, exactly those that they own."""
+        """Wait until these workers run so many tasks, exactly those that they own, and no round follows."""
         return self.wait_for(
             lambda seen: (
                 seen.status.group is not None
                 and set(seen.status.group.members) == set(workers)
+                and _now_ms() - seen.status.group.at_ms > REST_MS
                 and sum(
                     status.state is TaskState.RUNNING and task in seen.status.group.owned_by(status.worker)
                     for task, status in seen.status.tasks.items()
