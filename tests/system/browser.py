@@ -61,12 +61,15 @@ _IS_DRAWN: Final = """
 """
 _NOTE_WHAT_IS_PRESSED: Final = """
     arguments[0].scrollIntoView({ block: "nearest", behavior: "instant" });
-    [window.wanted, window.pressed] = [arguments[0], null];
+    [window.wanted, window.pressed, window.clicked] = [arguments[0], null, null];
+    addEventListener("click", (event) => { window.clicked = event.target; }, { capture: true, once: true });
     addEventListener("pointerdown", (event) => {
         [window.pressed, window.pressedMs] = [event.target, performance.now()];
         performance.clearResourceTimings();
     }, { capture: true, once: true });
 """
+_IS_CLICKED: Final = "return !window.wanted || window.wanted.contains(window.clicked)"
+"""A new document doesn't know what was wanted."""
 _PRESSED_FOR_MS: Final = "return performance.now() - window.pressedMs"
 _WAITS_TO_DRAW: Final = """
     return performance.getEntriesByType("resource").some((answer) => answer.responseStatus !== 304);
@@ -103,8 +106,15 @@ class Browser:
         return self._wait(lambda: self._first(css, text), f"{css} with {text!r}")
 
     def click(self, css: str, text: str = "") -> None:
-        self._press(css, text)
-        self._hand().release().perform()
+        def clicked() -> bool:
+            self._press(css, text)
+            self._hand().release().perform()
+            try:
+                return bool(self.run(_IS_CLICKED))
+            except WebDriverException:  # its document has gone
+                return True
+
+        self._wait(clicked, f"{css} with {text!r} can be clicked")
 
     def click_slowly(self, css: str, text: str = "", *, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Press, and release only when the page would have drawn something else.
